@@ -36,6 +36,7 @@ ROOMS = (
     "objectives",
     "preimage",
     "problems",
+    "plotting",
     "inspection",
     "persistence",
     "estimators",
@@ -43,7 +44,6 @@ ROOMS = (
     "metrics",
     "datasets",
     "comparison",
-    "plotting",
     "cli",
     "__main__",
     # the batteries, which may look at everything

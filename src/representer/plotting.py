@@ -214,6 +214,39 @@ def grid_transformation(
     return ax
 
 
+def contribution_bars(names: Sequence[str], values: npt.ArrayLike, *, title: str = "", ax: Axes | None = None) -> Axes:
+    """Signed contributions as horizontal bars, the first one above.
+
+    Parameters
+    ----------
+    names : sequence of str
+        What contributes.
+    values : array-like of shape (n,)
+        The contributions.
+    title : str, default=""
+        The text above.
+    ax : Axes or None, default=None
+        Where to draw; None is the current axes of pyplot.
+
+    Returns
+    -------
+    ax : Axes
+        Where it was drawn.
+    """
+    ax = ax or _matplotlib("pyplot").gca()
+    heights = np.asarray(values, dtype=float)
+    colors = [CLASSES[1] if value > 0 else CLASSES[5] for value in heights]
+    places = np.arange(len(heights))
+    ax.barh(places, heights, color=colors)
+    ax.set_yticks(places, [name.replace("$", r"\$") for name in names])
+    ax.invert_yaxis()
+    ax.axvline(0.0, color="0.5", linewidth=0.8)
+    ax.set_xlabel("contribution")
+    if title:
+        ax.set_title(title.replace("$", r"\$"), fontsize="medium")
+    return ax
+
+
 def class_colors(probabilities: npt.ArrayLike) -> np.ndarray:
     """The colours of samples by the probabilities of their classes: those of the classes, mixed.
 

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache, partial
 from pathlib import Path
@@ -40,11 +41,21 @@ from representer.estimators.validation import (
     warn_unconverged,
 )
 from representer.functions import Function, function_network
+from representer.inspection.explanation import (
+    Explanation,
+    explain,
+    flat,
+    kernel_of,
+    member_values,
+    nearest,
+    points_of,
+    representation_of,
+)
 from representer.inspection.intervals import check_coverage
 from representer.inspection.relevance import total_effects
 from representer.inspection.rounding import lost_digits
 from representer.kernels import NAMES, Kernel, Stack, as_kernel, is_frame
-from representer.linalg import RoundingNotes, noted_rounding
+from representer.linalg import RoundingNotes, noted_rounding, row_blocks
 from representer.notices import NumericalWarning, warn
 from representer.operators import OperatorKernel, Representation, takes_gaps, takes_sparse
 from representer.optimize import Deadline, HistoryEntry
@@ -495,10 +506,6 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         attributes = {name: getattr(system, name, None) for name in ("samples", "held")}
         return {name: value for name, value in attributes.items() if isinstance(value, HeldSamples)}
 
-    def _data_kernel(self) -> Kernel | OperatorKernel | Stack:
-        """The kernel that sees the data."""
-        return self.kernel_
-
     # -- fits without folds -------------------------------------------------------------------------------------------
     def _fold_fits(self) -> FoldFits:
         """Fits without each of five folds, which repeat the search; the first call makes them."""
@@ -519,6 +526,171 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         check_coverage(coverage)
         if is_dask(X):
             raise ValueError("Intervals and sets are for data in memory; map them over the chunks yourself.")
+
+    # -- why ----------------------------------------------------------------------------------------------------------
+    @answering
+    def explain(self, X: Data, *, top: int | None = None, coverage: float | None = None) -> Explanation:
+        """Say why: what each training sample, landmark or feature contributes to each prediction.
+
+        Every prediction is a sum, f(x) = Σ_i k(x, x_i) c_i + b. What is explained are predictions of regressors, the
+        values that a classifier compares (``decision_function``, or the raw estimates of ``embedding``), the means of
+        conditional distributions, codes of autoencoders, and of deep learners the terms of the outer function.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_queries, n_features), or a sequence of what the kernel takes
+            Inputs; with a precomputed kernel, k(X, X_train).
+        top : int or None, default=None
+            Keep so many contributions to each prediction, the largest ones. None: all of them, unless they are more
+            than 2·10⁷ numbers; then 50.
+        coverage : float or None, default=None
+            With a number such as 0.9, the explanation has intervals that contain so many of new targets.
+
+        Returns
+        -------
+        explanation : Explanation
+            Contributions, baseline, and what else is known of the predictions.
+        """
+        check_is_fitted(self)
+        return self._explanation(self._explained_function(), X, top, coverage)
+
+    def _explanation(self, function: Function, X: Data, top: int | None, coverage: float | None) -> Explanation:
+        """The values of a function at inputs of a user, explained."""
+        inputs = self._asked(X)
+        explanation = explain(function, inputs, top)
+        points = points_of(function, self._fitted_inputs())
+        if explanation.terms == "samples" and getattr(self, "approximation", None) is not None:
+            explanation = replace(explanation, terms="landmarks")
+        members = member_values(function, inputs)
+        explanation = replace(explanation, members=members or None, outputs=self._output_names())
+        if self._has_flat_answers():
+            explanation = flat(explanation)
+        kernel = None if points is None else kernel_of(function)
+        return replace(
+            explanation,
+            labels=self._labels_of_terms(explanation),
+            neighbours=None if kernel is None else nearest(kernel, points, inputs, representation_of(function)),
+            std=self._deviations(inputs),
+            interval=None if coverage is None else self._intervals(X, coverage),
+        )
+
+    @answering
+    def influence(self, X: Data) -> np.ndarray:
+        """What each training sample does to each prediction: the prediction now minus that of the fit without it.
+
+        Hyperparameters, operator, stack weights, inner layers and n·alpha are held; then it is known in closed form,
+        without a refit. Samples with equal inputs, or of one of the ``groups`` of the fit, are left out together: each
+        of them has the influence of all.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_queries, n_features), or a sequence of what the kernel takes
+            Inputs; with a precomputed kernel, k(X, X_train).
+
+        Returns
+        -------
+        influence : ndarray of shape (n_queries, n_samples) or (n_queries, n_samples, n_outputs)
+            In units of the predictions that ``explain`` explains.
+        """
+        inputs = self._asked(X)
+        n = inputs.shape[0] if hasattr(inputs, "shape") else len(inputs)
+        first = self._influences(inputs[:1])
+        result = np.empty((n, *first.shape[1:]), first.dtype)
+        for rows in row_blocks(n, 8 * first.nbytes):
+            result[rows] = self._influences(inputs[rows])
+        return result[..., 0] if self._has_flat_answers() else result
+
+    @property
+    def misfit_(self) -> np.ndarray:
+        """How little the fit without it expects each training sample (n_samples,).
+
+        Of classes it is −log p of the sample's own class, of numbers the size of the error in standard deviations, the
+        largest of several outputs. Samples with equal inputs, or of one group, are left out together.
+        """
+        check_is_fitted(self)
+        return self._misfits()
+
+    @property
+    def suspects_(self) -> np.ndarray:
+        """The numbers of the training samples by their ``misfit_``: the first ones may have wrong targets."""
+        misfit = self.misfit_
+        return np.argsort(-np.where(np.isnan(misfit), -np.inf, misfit), kind="stable")
+
+    def _asked(self, X: Data) -> Any:
+        """Checked inputs, in memory."""
+        check_is_fitted(self)
+        if is_dask(X):
+            raise ValueError("Explanations are for data in memory: call X.compute(), or ask for a few of the chunks.")
+        return self._new_inputs(X, self._data_kernel())
+
+    def _data_kernel(self) -> Kernel | OperatorKernel | Stack:
+        """The kernel that sees the data."""
+        return self.kernel_
+
+    def _explained_function(self) -> Function:
+        """The function whose values are explained, as a sum over the samples where that is known."""
+        system: Any = getattr(self, "system_", None)
+        if self.function_.terms_of is not None or not hasattr(system, "sample_function"):
+            return self.function_
+        function = system.sample_function()
+        return function.in_units(getattr(self, "_unit", 1.0))
+
+    def _fitted_inputs(self) -> Data:
+        """The training inputs, where they are kept."""
+        samples = self._training_samples
+        return getattr(self, "X_fit_", None) if samples is None else samples.X
+
+    def _output_names(self) -> tuple[str, ...] | None:
+        """The names of the values that are explained: those of classes."""
+        classes = getattr(self, "classes_", None)
+        return None if classes is None else tuple(map(str, classes))
+
+    def _has_flat_answers(self) -> bool:
+        """Is there one output, without an axis?"""
+        return bool(getattr(self, "_flat", False))
+
+    def _labels_of_terms(self, explanation: Explanation) -> np.ndarray | None:
+        """The targets of the samples that the terms belong to, where they are known."""
+        samples = self._training_samples
+        if samples is None or explanation.terms != "samples" or samples.n != explanation.n_terms:
+            return None
+        y = samples.y
+        return y if isinstance(y, np.ndarray) else None
+
+    def _deviations(self, X: Data) -> np.ndarray | None:
+        """The standard deviations of new observations at checked inputs; None where they are not known."""
+        return None
+
+    def _intervals(self, X: Data, coverage: float) -> np.ndarray:
+        """Conformal intervals, or an error that says who has some."""
+        if not hasattr(self, "predict_interval"):
+            raise ValueError(
+                f"coverage= asks for intervals, and {type(self).__name__} has none: they are for regressors "
+                "(OperatorRidge, DeepKernelRegressor). Leave coverage=None."
+            )
+        return self.predict_interval(X, coverage)
+
+    def _influences(self, X: Data) -> np.ndarray:
+        """Influences (m, n, p) at checked inputs."""
+        system: Any = getattr(self, "system_", None)
+        if not hasattr(system, "influence"):
+            raise ValueError(
+                "Influences of samples are known in closed form for squared loss and targets: OperatorRidge, "
+                "EmbeddingClassifier, ConditionalMeanEmbedding, deep learners with loss='squared'. Refit without a "
+                "sample to see what it does here."
+            )
+        return getattr(self, "_unit", 1.0) * plain(system.influence(self._system_inputs(X)))
+
+    def _system_inputs(self, X: Data) -> Any:
+        """Checked inputs as the system takes them."""
+        return X
+
+    def _misfits(self) -> np.ndarray:
+        """The misfits of all samples, from refits without folds where a system does not know them."""
+        raise AttributeError(
+            f"{type(self).__name__} has no targets that could be wrong: suspects_ and misfit_ are those of supervised "
+            "learners."
+        )
 
     # -- what matters -------------------------------------------------------------------------------------------------
     @property

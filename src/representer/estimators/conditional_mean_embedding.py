@@ -31,7 +31,7 @@ from representer.estimators.validation import (
     takes_batches,
     warn_unconverged,
 )
-from representer.functions import ConditionalEmbedding, Embedding, FeatureFunction
+from representer.functions import ConditionalEmbedding, Embedding, FeatureFunction, Function
 from representer.functions.embedding import as_values, own_copy
 from representer.kernels import Gaussian, Kernel, as_kernel, is_several
 from representer.operators import original, replicates
@@ -62,7 +62,7 @@ from representer.samples import (
     plain,
     take,
 )
-from representer.systems.conditional import TargetSource, with_targets
+from representer.systems.conditional import TargetSource, WeightSystem, with_targets
 from representer.values import NONE, NOT_NEGATIVE, is_count, is_real, one_of
 
 
@@ -762,6 +762,31 @@ class ConditionalMeanEmbedding(KernelLearner):
         return self._new_inputs(X, self.kernel_)
 
     # -- attributes ---------------------------------------------------------------------------------------------------
+    # -- why ----------------------------------------------------------------------------------------------------------
+    def _explained_function(self) -> Function:
+        return self.function_.mean_function()
+
+    def _has_flat_answers(self) -> bool:
+        return self.function_.flat
+
+    def _influences(self, X: Data) -> np.ndarray:
+        """Influences on conditional means: w_i(x) times the error of the mean that does without the sample."""
+        if not isinstance(self.system_, WeightSystem):
+            raise ValueError(
+                "Influences of samples need all samples, and a fit with cells of targets has sums of them. Fit without "
+                "approximation=."
+            )
+        return plain(self.system_.influence(X, self.function_.vectors("influence")))
+
+    def _misfits(self) -> np.ndarray:
+        """How far, in the RKHS of the output kernel, each target is from the embedding that does without it."""
+        if not isinstance(self.system_, WeightSystem):
+            raise ValueError(
+                "misfit_ needs all samples, and a fit with cells of targets has sums of them. Fit without "
+                "approximation=."
+            )
+        return plain(self.system_.left_out_distances())
+
     @property
     def landmarks_(self) -> Any:
         """The landmarks of an approximate fit among inputs, or None where it has none."""

@@ -19,6 +19,7 @@ from representer.estimators.deep_regressor import (
     composition_of,
     deep_attributes,
     deep_regression,
+    deep_spread,
     deep_stack,
     deep_tags,
     forget,
@@ -40,6 +41,7 @@ from representer.estimators.validation import (
     require_targets,
 )
 from representer.functions import Composed, Stacked
+from representer.inspection.suspects import class_misfits
 from representer.kernels import Stack
 from representer.notices import warn
 from representer.operators import OperatorKernel
@@ -54,8 +56,11 @@ from representer.preimage.probabilities import (
 )
 from representer.problems.composition import convex_loss, squared_loss
 from representer.problems.deep import DeepSolution
+from representer.problems.spread import DeepSpread
 from representer.problems.stack import CodesLogLoss, Members
 from representer.samples import Data, InMemory, Samples, TrainingSamples, as_rows, is_dask, plain
+from representer.systems import StackedSystem
+from representer.systems.ridge import SummedSystem
 from representer.values import NONE, one_of
 
 LOSSES = ("logistic", "hinge", "squared_hinge", "squared")
@@ -145,6 +150,8 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         if it is accepted, of a composition, which is the last.
     calibration_ : Calibration, CodesCalibration or None
         The probabilities of decisions; None where there are no probabilities.
+    system_ : DeepSpread, SummedSystem, StackedSystem or None
+        What influences of samples are computed from; None for other losses than the squared one.
     members_ : Members
         Where the data decide on layers: the shallow fits and the composition, with their weights, alphas and cross
         entropies for held-out samples, printed as a table.
@@ -206,6 +213,8 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
     members_: Members
     weights_: np.ndarray
     calibration_: Calibration | CodesCalibration | None
+    system_: DeepSpread | SummedSystem | StackedSystem | None
+    training_data = ("system_", "members_")
 
     constraints: ClassVar[dict[str, Check]] = {
         **DEEP_ARGUMENTS,
@@ -283,6 +292,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         self._check()
         refuse_approximation(self, self.loss)
         forget(self)
+        self.system_ = None
         stack = kernels_to_stack(self, X)
         if stack is not None:
             return self._fit_stack(stack, X, y, sample_weight, groups)
@@ -297,6 +307,10 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         self._keep_attributes(deep_attributes(solution))
         labels = self.classes_[self._labels(plain(problem.seen.block.Y))]
         self._training_samples = seen_samples(problem.seen, plain(problem.seen.inputs, copy=True), labels, composition)
+        if solution.outer is not None:
+            self.system_ = solution.outer.system
+        elif squared:
+            self.system_ = deep_spread(solution, plain(problem.seen.inputs, copy=True))
         if self.calibration is None:
             return self
         if solution.outer is None:
@@ -314,6 +328,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         check_left_out(samples.n, None)
         solution = deep_stack(self, stack, samples, inputs, CodesLogLoss(), self._labels)
         self._keep_attributes(stack_attributes(solution))
+        self.system_ = solution.system
         self.calibration_ = None
         if self.calibration is not None:
             left_out = solution.system.left_out_sample() if solution.left_out is None else solution.left_out
@@ -501,8 +516,35 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
             )
         return self.calibration_(decisions)
 
+    # -- why ----------------------------------------------------------------------------------------------------------
+    _system_inputs = DeepKernelRegressor._system_inputs
+
     def _data_kernel(self) -> OperatorKernel:
         return self.function_.kernel
+
+    def _has_flat_answers(self) -> bool:
+        return len(self.classes_) == 2
+
+    def _output_names(self) -> tuple[str, ...]:
+        return tuple(map(str, self.classes_[1:] if len(self.classes_) == 2 else self.classes_))
+
+    def _misfits(self) -> np.ndarray:
+        """−log p of each sample's class: by leave-one-out of a stack, or by refits without folds."""
+        system, samples = self.system_, self._training_samples
+        if isinstance(system, StackedSystem) and system.samples is not None and self.calibration_ is not None:
+            decisions = plain(system.left_out()).astype(np.float64)
+            return class_misfits(self.calibration_(decisions), self._labels(system.samples.Y))
+        fits = self._fold_fits()
+        assert samples is not None
+
+        def probabilities(learner: Any, inputs: Data, rows: np.ndarray) -> np.ndarray:
+            answers = np.zeros((len(rows), len(self.classes_)))
+            answers[:, np.searchsorted(self.classes_, learner.classes_)] = learner.predict_proba(inputs)
+            return answers
+
+        return class_misfits(
+            plain(fits.of_held_out(probabilities)), np.asarray(np.searchsorted(self.classes_, samples.y))
+        )
 
     # -- the fitted composition ---------------------------------------------------------------------------------------
     transform_layers = DeepKernelRegressor.transform_layers

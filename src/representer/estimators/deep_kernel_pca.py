@@ -390,9 +390,6 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         H = plain(self._hidden(self._new_inputs(X, self.function_.data.kernel)))
         return H if level is None else np.ascontiguousarray(H[:, self.function_.columns(level)])
 
-    def _data_kernel(self) -> Kernel:
-        return self.function_.data.kernel
-
     def _hidden(self, X: Data) -> Tensor:
         """Hidden features of checked inputs, with a warning if their equations were not solved."""
         values, solved = self.function_.extended(X)
@@ -404,6 +401,9 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
                 ConvergenceWarning,
             )
         return values
+
+    def _data_kernel(self) -> Kernel:
+        return self.function_.data.kernel
 
     def _level(self, level: int | None) -> int:
         """The number of a level, the last by default."""

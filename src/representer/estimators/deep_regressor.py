@@ -38,6 +38,7 @@ from representer.estimators.validation import (
     warn_unconverged,
 )
 from representer.functions import Composed, Layer, Stacked
+from representer.inspection.suspects import left_out_misfits, relative_errors
 from representer.kernels import Kernel, Matern, Polynomial, Stack, as_kernel
 from representer.linalg import factorize
 from representer.notices import warn
@@ -432,6 +433,23 @@ def deep_attributes(solution: DeepSolution, unit: float = 1.0) -> dict[str, Any]
     }
 
 
+def deep_spread(solution: DeepSolution, inputs: Data, refits: Refits | None = None) -> DeepSpread:
+    """What is known of the outer function of a squared loss, from the inputs as they are stored."""
+    problem = solution.regression
+    seen = problem.seen
+    return DeepSpread(
+        solution.function,
+        inputs,
+        plain(seen.block.Y, copy=True),
+        None if seen.weights is None else seen.weights / seen.weights.mean(),
+        solution.alpha,
+        problem.model.loss.intercept,
+        solution.inner.problem.landmarks is not None,
+        refits,
+        seen.groups,
+    )
+
+
 def constant_of(function: Stacked) -> np.ndarray:
     """The intercept (p,) of a stack, zeros where it has none."""
     first = function.functions[0]
@@ -800,18 +818,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
             folds = [(a.numpy(), b.numpy()) for a, b in problem.splits.folds(None)]
             settings = replace(solution.choice.settings, verbose=0, callback=keep_going)
             refits = Refits(solution.composition, settings, folds, problem.approximation)
-        return DeepSpread(
-            solution.function,
-            self.X_fit_,
-            plain(seen.block.Y, copy=True),
-            None if seen.weights is None else seen.weights / seen.weights.mean(),
-            self.alpha_,
-            problem.model.loss.intercept,
-            solution.inner.problem.landmarks is not None,
-            refits,
-            seen.groups,
-            self._replicated(seen),
-        )
+        return replace(deep_spread(solution, self.X_fit_, refits), replicated=self._replicated(seen))
 
     def _replicated(self, seen: SeenSamples) -> tuple[np.ndarray, np.ndarray] | None:
         """The scatter of targets with equal inputs, and its degrees of freedom, at weights of mean one."""
@@ -952,6 +959,23 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         """Are standard deviations known without refits?"""
         systems = self.system_.systems if isinstance(self.system_, StackedSystem) else (self.system_,)
         return all(isinstance(s, FittedSystem) or (isinstance(s, DeepSpread) and s.refits is None) for s in systems)
+
+    # -- why ----------------------------------------------------------------------------------------------------------
+    def _system_inputs(self, X: Data) -> Any:
+        return X if isinstance(self.function_, Stacked) else self.function_.images(X)[-1]
+
+    def _deviations(self, X: Data) -> np.ndarray | None:
+        if self.system_ is None or not self._has_deviations:
+            return None
+        return self._shaped(self._unit * self.system_.deviation(self._system_inputs(X)))
+
+    def _misfits(self) -> np.ndarray:
+        """Leave-one-out errors of a stack; of a composition, errors of refits without folds."""
+        if isinstance(self.system_, StackedSystem) and self.system_.samples is not None:
+            return left_out_misfits(self.system_)
+        fits = self._fold_fits()
+        held_out = fits.of_held_out(lambda learner, inputs, rows: learner.predict(inputs).reshape(len(rows), -1))
+        return relative_errors(torch.from_numpy(np.asarray(fits.samples.y, float)).reshape(held_out.shape) - held_out)
 
     def _shaped(self, values: Tensor) -> np.ndarray:
         return plain(values)[:, 0] if self._flat else plain(values)

@@ -35,6 +35,7 @@ from representer.estimators.validation import (
     warn_unconverged,
 )
 from representer.functions import Expansion, FeatureFunction, Stacked
+from representer.inspection.suspects import class_misfits
 from representer.kernels import TREND, Gaussian, Kernel, Stack, as_kernel, is_bounded
 from representer.operators import Representation, original, replicates
 from representer.optimize import Choice, HistoryEntry, keep_going
@@ -688,6 +689,15 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         if kind not in (None, "calibrated", "clipped"):
             raise ValueError(f"kind must be None, 'calibrated', 'clipped' or 'embedding'; got {kind!r}.")
         return entropy_of(self.predict_proba(X, kind))
+
+    def _misfits(self) -> np.ndarray:
+        """−log p of each sample's class, by leave-one-out estimates."""
+        samples = self.system_.samples
+        if samples is None:
+            raise ValueError("misfit_ needs the training samples, and a fit by batches or on Dask keeps none.")
+        estimates = plain(self.system_.left_out()).astype(np.float64)
+        probabilities = clip_normalized(estimates) if self.calibration_ is None else self.calibration_(estimates)
+        return class_misfits(probabilities, samples.Y.argmax(1))
 
     def risk_bound(self, beta: float = 0.05) -> float:
         """Theorem 4: with probability 1 − beta the expected cross entropy, clipped at ``clip`` < 1/e, is below this.

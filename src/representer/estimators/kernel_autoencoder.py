@@ -684,6 +684,12 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         functions = [*self.function_.inner, self.function_.outer_expansion()]
         return estimated_bound(functions, self._bound_data, delta)
 
+    # -- why ----------------------------------------------------------------------------------------------------------
+    def _explained_function(self) -> Composed:
+        """The codes, which are sums over the samples (or landmarks) that the encoder has seen."""
+        layers = self.function_.inner
+        return Composed(layers[: self.code_layer_], layers[self.code_layer_])
+
     # -- the fitted composition ---------------------------------------------------------------------------------------
     transform_layers = DeepKernelRegressor.transform_layers
 

@@ -40,6 +40,7 @@ from representer.estimators.validation import (
     warn_unconverged,
 )
 from representer.functions import Composed, Expansion, FeatureFunction, Stacked
+from representer.inspection.suspects import left_out_misfits
 from representer.kernels import Stack
 from representer.operators import Decomposable, Operator, OperatorKernel, Representation, original, replicates
 from representer.optimize import SearchSettings
@@ -596,7 +597,20 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         mean = self._shaped(self.function_(X))
         if not return_std:
             return mean
-        return mean, self._shaped((self._unit * self.system_.deviation(X)).to(DTYPES[self.dtype]))
+        return mean, self._deviation(X)
+
+    def _deviation(self, X: Data) -> np.ndarray:
+        return self._shaped((self._unit * self.system_.deviation(X)).to(DTYPES[self.dtype]))
+
+    # -- why ----------------------------------------------------------------------------------------------------------
+    def _deviations(self, X: Data) -> np.ndarray | None:
+        try:
+            return self._deviation(X)
+        except ValueError:  # of conjugate gradients, and where k(x, x) or the scale is not known
+            return None
+
+    def _misfits(self) -> np.ndarray:
+        return left_out_misfits(self.system_)
 
     # -- intervals ----------------------------------------------------------------------------------------------------
     def predict_interval(self, X: Data, coverage: float = 0.9) -> np.ndarray:

@@ -17,6 +17,7 @@ from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.intervals import fold_sets
 from representer.functions import Embedding, EmbeddingFunction, FeatureFunction
 from representer.functions.embedding import squared_distances
+from representer.inspection.explanation import Explanation
 from representer.kernels import Kernel, as_kernel, is_several
 from representer.operators import (
     ConditionalCovariance,
@@ -715,6 +716,53 @@ class StructuredPredictor(KernelLearner):
         if kernel.domain in ("vectors", "gram"):
             check_width(kernel, outputs, self.Y_fit_.shape[1])
         return self._representation().inputs(kernel, outputs)
+
+    # -- why ----------------------------------------------------------------------------------------------------------
+    def explain(
+        self, X: Data, candidates: Data = None, *, top: int | None = None, coverage: float | None = None
+    ) -> Explanation:
+        """Say why: what each training input contributes to the score of each candidate.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_queries, n_features), or a sequence of what the kernel takes
+            Inputs; with a precomputed kernel, k(X, X_train).
+        candidates : outputs
+            What the output kernel takes; None: the predictions for X.
+        top : int or None, default=None
+            Keep so many contributions to each score, the largest ones. None: all of them, unless they are more than
+            2·10⁷ numbers; then 50.
+        coverage : None
+            Outputs have sets instead of intervals (``predict_set``).
+
+        Returns
+        -------
+        explanation : Explanation
+            Its predictions are the scores of ``score_candidates``, (n_queries, n_candidates).
+        """
+        check_is_fitted(self)
+        candidates = self.predict(X) if candidates is None else candidates
+        if self.output_kernel_.domain == "gram":
+            raise ValueError(
+                "explain needs l(y, y) of candidates, which a precomputed output kernel does not have. Use an output "
+                "kernel object, such as Callable(lambda i, j: gram[i, j]) with numbers of outputs as y."
+            )
+        function = self.function_.score_function(self._new_outputs(candidates, "candidates"))
+        return self._explanation(function, X, top, coverage)
+
+    def _has_flat_answers(self) -> bool:
+        return False
+
+    def _misfits(self) -> np.ndarray:
+        """How far, in the RKHS of the output kernel, each output is from what refits without its fold predict."""
+        fits = self._fold_fits()
+
+        def distances(learner: Any, inputs: Data, rows: np.ndarray) -> np.ndarray:
+            outputs = learner._new_outputs(take(fits.samples.y, torch.from_numpy(rows)), "y")
+            errors = learner.function_.squared_errors(learner._new_inputs(inputs, learner.kernel_), outputs)
+            return np.sqrt(plain(errors.clamp(min=0.0)))
+
+        return plain(fits.of_held_out(distances))
 
     # -- how well -----------------------------------------------------------------------------------------------------
     def loss(self, Y: Data, Y_pred: Data) -> np.ndarray:

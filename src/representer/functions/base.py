@@ -63,6 +63,11 @@ class Function(ABC):
         """The terms (n, terms, p) of the sum that f(x) is: with the intercept they sum to f(x)."""
         raise ValueError(f"{type(self).__name__} is no sum over samples, landmarks or features.")
 
+    @property
+    def terms_of(self) -> Data:
+        """The points, as they are stored, that the terms of ``contributions`` belong to; None: they are of features."""
+        return None
+
     def magnitudes(self, X: Data) -> Tensor:
         """The sums (n, p) of the absolute values of the terms: the rounding of f(x) is relative to them."""
         return self.contributions(X).abs().sum(1)
@@ -234,6 +239,11 @@ class Expansion(Function):
         """The anchors with k of k(x, y) A, or with the mean of the outputs' kernels."""
         assert self.representation is not None  # it is a stored function
         return [Span(mean_kernel(self.kernel, self.coefficients.shape[1]), self.anchors, self.representation)]
+
+    @property
+    def terms_of(self) -> Data:
+        """The anchors."""
+        return self.anchors
 
     @property
     def data_kernel(self) -> Kernel | None:

@@ -17,7 +17,8 @@ from representer.functions.base import Expansion, Function, Span
 from representer.functions.features import FeatureFunction
 from representer.kernels import Kernel, Pullback
 from representer.operators import Decomposable, OperatorKernel, Representation
-from representer.samples import Data
+from representer.samples import Data, count, plain, take
+from representer.samples.rows import evenly_spaced
 from representer.values import same
 
 
@@ -198,6 +199,23 @@ class Composed(Function):
         """The terms (n, terms, p) of the outer function at the images of X."""
         return self.outer.contributions(self.images(X)[-1])
 
+    @property
+    def terms_of(self) -> Data:
+        """What the outer function is a sum over: images, where there are inner functions."""
+        return self.outer.terms_of
+
+    def is_over(self, X: Data) -> bool:
+        """Are these the inputs whose images the outer function is a sum over? A few of them are looked at."""
+        anchors = self.outer.terms_of
+        if anchors is None or X is None or count(anchors) != count(X):
+            return False
+        rows = torch.from_numpy(evenly_spaced(count(X), 16))
+        if not self.inner:
+            return same(take(anchors, rows), take(X, rows))
+        images = self.images(take(X, rows))[-1]
+        expected = torch.as_tensor(plain(take(anchors, rows))).to(images)
+        return torch.allclose(images, expected, rtol=1e-4, atol=1e-6 * float(expected.abs().max()))
+
     def in_units(self, unit: float) -> Composed:
         """The function unit·f."""
         return replace(self, outer=self.outer.in_units(unit))
@@ -307,13 +325,26 @@ class Stacked(Function):
 
     def contributions(self, X: Data) -> Tensor:
         """The weighted sum of the members' terms (n, terms, p), where these belong to the same samples or landmarks."""
-        anchors = [getattr(f, "anchors", None) for f in self.functions]
-        if anchors[0] is None or not all(same(anchors[0], other) for other in anchors[1:]):
+        if self.terms_of is None:
             raise ValueError(
                 "The members of this stack are sums over different samples, landmarks or features, so their terms have "
                 "no common sum. Ask each member: function.functions[i].contributions(X)."
             )
-        return self._sum([f.contributions(X) for f in self.functions])
+        return self._sum(
+            [f.contributions(X) if w.any() else None for f, w in zip(self.functions, self.weights, strict=True)]
+        )
+
+    @property
+    def terms_of(self) -> Data:
+        """The points that all members with a weight are sums over; None where they are different ones."""
+        members = [f for f, w in zip(self.functions, self.weights, strict=True) if w.any()]
+        plain_ones = [f.terms_of for f in members if not (isinstance(f, Composed) and f.inner)]
+        if not plain_ones:
+            return members[0].terms_of if len(members) == 1 else None
+        points, others = plain_ones[0], [f for f in members if isinstance(f, Composed) and f.inner]
+        if points is None or not all(same(points, other) for other in plain_ones[1:]):
+            return None
+        return points if all(f.is_over(points) for f in others) else None
 
     def norm(self) -> float:
         """Σ_m w_m ‖f_m‖, with the largest w_m of the outputs: a bound of the norm in the sum of the members' spaces."""

@@ -140,6 +140,20 @@ class ConditionalEmbedding(OutputFunction):
             result = self.in_blocks(lambda rows: self(X[rows]) @ columns, X)
         return result[:, 0] if values.ndim == 1 else result
 
+    def mean_function(self) -> Function:
+        """x ↦ E[Y | X = x] as a sum over the samples, or over the features where the y_i stand for cells of them."""
+        Y = plain(self.vectors("explain"))
+        if self.moments is None or self.centre is None:
+            return WeightedMean(self.weights, Y)
+        moments, d = self.moments, len(self.centre)
+        assert isinstance(moments, FeatureFunction) and isinstance(self.weights, FeatureFunction)
+        theta, b = moments.coefficients[:, :d], _or_zero(moments.intercept, 2 * d)[:d]
+        if self.total_is_one:
+            return replace(moments, coefficients=theta, intercept=b + self.centre)
+        total = self.weights.coefficients.sum(1, keepdims=True)
+        constant = _or_zero(self.weights.intercept, 1).sum()
+        return replace(moments, coefficients=theta + total * self.centre, intercept=b + constant * self.centre)
+
     def distribution_moments(self, X: Data, what: str) -> Moments:
         """The moments; where the y_i stand for cells, of all samples.
 
@@ -252,6 +266,40 @@ class ConditionalEmbedding(OutputFunction):
             samples = self.anchors[plain(numbers)]
             return samples[..., 0] if self.flat else samples
         return [take(self.anchors, row) for row in numbers]
+
+
+def _or_zero(constant: np.ndarray | None, size: int) -> np.ndarray:
+    return np.zeros(size) if constant is None else constant
+
+
+@dataclass(frozen=True)
+class WeightedMean(Function):
+    """x ↦ Σ_i w_i(x) y_i.
+
+    Parameters
+    ----------
+    weights : Weighing
+        w, a function of ``anchors``.
+    values : array (n, d)
+        The y_i.
+    """
+
+    weights: Any
+    values: np.ndarray
+
+    def __call__(self, X: Data) -> Tensor:
+        """The means (q, d)."""
+        return self.contributions(X).sum(1)
+
+    def contributions(self, X: Data) -> Tensor:
+        """The terms w_i(x) y_i, (q, n, d)."""
+        w = self.weights(X)
+        return w[:, :, None] * torch.from_numpy(self.values).to(w)
+
+    @property
+    def terms_of(self) -> Data:
+        """The inputs of the samples."""
+        return self.weights.anchors
 
 
 def middle(values: Tensor) -> Tensor:

@@ -368,6 +368,19 @@ class EmbeddingFunction(OutputFunction):
             return torch.eye(self.coordinates.coefficients.shape[1], dtype=how.dtype, device=how.device)
         return self.prepared(self.anchors)
 
+    def score_function(self, Y: Data) -> Expansion | FeatureFunction:
+        """x ↦ 2⟨g(x), l(·, y)⟩ − l(y, y) for prepared candidates y: how well each fits, as an ordinary function."""
+        how, inner = self.representation, self.coordinates
+        kernel, anchors = self.output_kernel, self.prepared_anchors
+        cross = 2.0 * kernel._gram(Y, anchors).mT.to(how.dtype)
+        norms = kernel._diag(Y).to(how.dtype)
+        theta = self._weighed(how.tensor(plain(inner.coefficients))) @ cross
+        b = 0.0 if inner.intercept is None else self._weighed(how.tensor(plain(inner.intercept))[None])[0] @ cross
+        changes = {"coefficients": plain(theta), "intercept": plain(b - norms)}
+        if isinstance(inner, Expansion):
+            return replace(inner, slopes=None, **changes)
+        return replace(inner, **changes)
+
     @property
     def dual_coef(self) -> np.ndarray:
         """The D of w(x) = k(x, Z)ᵀ D + offset, (number of points z, number of anchors)."""

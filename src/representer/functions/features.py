@@ -218,6 +218,11 @@ class FeatureFunction(Function):
                 terms[rows] = values(X[rows])[:, :, None] * coefficients
         return terms
 
+    @property
+    def terms_of(self) -> Data:
+        """The landmarks, where f is a sum over them."""
+        return self.features.landmarks if self.loaded[2] else None
+
     def magnitudes(self, X: Data) -> Tensor:
         """The sums (n, p) of the absolute values of the terms, with what the solve that makes features may round."""
         coefficients, _, by_columns = self.loaded

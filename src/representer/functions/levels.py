@@ -332,6 +332,24 @@ class Levels(Function):
         cross = (weights * (k - means)).sum(1)
         return Recovery(norms - 2.0 * cross + (weights * (weights @ gram)).sum(1), norms)
 
+    def contributions(self, X: Data) -> Tensor:
+        """With the smoother, the terms (n, N, Σ s_j) of the mean of the training samples' hidden features."""
+        if self.extension != "smoother":
+            raise ValueError(
+                "Components of new samples solve equations, and are no sum over training samples. Fit with "
+                "extension='smoother': then they are a weighted mean of the training samples' own components."
+            )
+        H = torch.cat(self.equations.hidden, 1)
+        rows = self.data.rows(self.data.inputs(X))
+        self._smoothed(rows)  # which refuses what has no weights
+        weights = smoothed(rows, torch.eye(len(H), dtype=H.dtype, device=H.device), self.sharpness)
+        return weights[:, :, None] * H
+
+    @property
+    def terms_of(self) -> Data:
+        """The training samples."""
+        return self.data.anchors
+
     def _smoothed(self, rows: Tensor) -> Tensor:
         """The mean of the training samples' hidden features, weighted by a power of k(x, x_n)."""
         far = int((rows == 0).all(1).sum())

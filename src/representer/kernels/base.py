@@ -270,6 +270,17 @@ class Kernel(Value, ABC):
 
         return self._rebuild(change)
 
+    def addends(self) -> list[tuple[str, Kernel]]:
+        """The kernels whose sum this one is, each with a short name; itself where it is no sum.
+
+        Examples
+        --------
+        >>> from representer.kernels import Gaussian, Linear
+        >>> (Gaussian(1.0) + 2.0 * (Linear() + 1.0)).addends()
+        [('Gaussian', Gaussian(lengthscale=1.0)), ('Linear', 2.0 * Linear()), ('Constant', 2.0 * Constant(value=1.0))]
+        """
+        return [(type(self).__name__, self)]
+
     # -- composition ------------------------------------------------------------------------------------------------
     def __add__(self, other: Kernel | Setting) -> Sum:
         lifted = _lift(other)
@@ -450,6 +461,11 @@ class Sum(Pair):
     [[2.0, 4.0], [4.0, 8.0]]
     """
 
+    def addends(self) -> list[tuple[str, Kernel]]:
+        """Those of both sides; kernels of two views stay together, because each sees a view of its own."""
+        both = [*self.left.addends(), *self.right.addends()]
+        return both if {self.left.domain, self.right.domain} <= {self.domain} else super().addends()
+
     def _gram(self, X: Data, Y: Data | None) -> Tensor:
         return combine("add", *self._grams(X, Y))
 
@@ -538,6 +554,10 @@ class Scaled(Wrapped):
     def __init__(self, kernel: Kernel, scale: Setting = 1.0):
         self.kernel = kernel
         self.scale = scale
+
+    def addends(self) -> list[tuple[str, Kernel]]:
+        """Those of the inner kernel, scaled."""
+        return [(name, Scaled(part, self.scale)) for name, part in self.kernel.addends()]
 
     def _gram(self, X: Data, Y: Data | None) -> Tensor:
         gram = self.kernel._gram(X, Y)

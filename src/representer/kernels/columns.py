@@ -114,6 +114,14 @@ class Columns(Kernel):
         return new
 
     # -- Gram matrices ------------------------------------------------------------------------------------------------
+    def addends(self) -> list[tuple[str, Kernel]]:
+        """Of a sum, the kernels of the fields, named by them."""
+        if self.combine != "sum":
+            return super().addends()
+        weights = [float(w) for w in self._weights()]
+        fields = zip(self.kernels.items(), weights, strict=True)
+        return [("+".join(map(str, _names(f))), Columns({f: k}, weights=w)) for (f, k), w in fields]
+
     def _weights(self) -> list[Tensor]:
         """The weights of the fields, each a number or a batch of them (..., 1, 1)."""
         weights, q = number(self, "weights"), len(self.kernels)

@@ -36,6 +36,17 @@ class Mapped(Kernel, ABC):
     def _resolve(self, X: Data) -> Self:
         return self._rebuild(lambda name, v: self.kernel._resolve(self._image(X)) if name == "kernel" else v)
 
+    def addends(self) -> list[tuple[str, Kernel]]:
+        """Those of the kernel of the images."""
+        parts = self.kernel.addends()
+        if len(parts) == 1:
+            return [(parts[0][0], self)]
+
+        def with_inner(part: Kernel) -> Kernel:
+            return self._rebuild(lambda name, value: part if name == "kernel" else value)
+
+        return [(name, with_inner(part)) for name, part in parts]
+
     def _gram(self, X: Data, Y: Data | None) -> Tensor:
         return self._inner._gram(self._image(X), None if Y is None else self._image(Y))
 

@@ -141,8 +141,20 @@ class DeepSpread:
         """The standard deviation (m, p) of new observations at the images Z."""
         return self._made(Z)
 
+    def influence(self, Z: Tensor) -> Tensor:
+        """f(x) − f₋ₛ(x) (m, n, p) at the images Z, for each sample or its group, with the inner functions held."""
+        made = self._made if self.refits is None else self._without_refits
+        return made.system.influence(Z if made.features is None else made.features(Z))
+
     @cached_property
     def _made(self) -> PredictiveSpread:
+        return self._spread(refitted=True)
+
+    @cached_property
+    def _without_refits(self) -> PredictiveSpread:
+        return self._spread(refitted=False)
+
+    def _spread(self, *, refitted: bool) -> PredictiveSpread:
         stored = self.function.outer_expansion()
         assert stored.representation is not None
         outer, kernel = stored.loaded, stored.representation.adapted(stored.kernel, repair=True)
@@ -161,7 +173,7 @@ class DeepSpread:
             self.alpha,
             intercept=self.intercept,
             landmarks=outer.anchors if self.by_landmarks else None,
-            residuals=self._held_out_residuals(images, KnownTargets(Y, weights)),
+            residuals=self._held_out_residuals(images, KnownTargets(Y, weights)) if refitted else None,
             weights=weights,
             groups=None if self.groups is None else torch.from_numpy(self.groups),
             replicated=self.replicated,

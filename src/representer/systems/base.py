@@ -61,6 +61,13 @@ class System(ABC):
         """
         raise self._unavailable("Predictions for new points without a sample")
 
+    def influence(self, X: Data) -> Tensor:
+        """f(x) − f₋ₛ(x) (m, n, p) at new points for the group S of each sample, or for it alone: what S does to f(x).
+
+        Kernel, operator and n·alpha are held. It is Σ_{i∈S} ∂f(x)/∂y_i (y_i − f₋ₛ(x_i)). ``X`` should be few.
+        """
+        raise self._unavailable("Influences of samples")
+
     def variance(self, X: Data) -> Tensor:
         """The variance (m, p) of f + b at new points, in units of the prior's scale."""
         raise self._unavailable("Variances")

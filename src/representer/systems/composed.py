@@ -94,6 +94,10 @@ class ComposedSystem(FittedSystem):
         """The variance (m, p) of f_L + b at the images of new points."""
         return self.outer.variance(self._images(X))
 
+    def influence(self, X: Data) -> Tensor:
+        """f(x) − f₋ₛ(x) (m, n, p) at new points with the inner functions held fixed."""
+        return self.outer.influence(self._images(X))
+
     def at_rest(self) -> ComposedSystem:
         """The system as a learner keeps it, without matrices of all samples."""
         return replace(self, outer=self.outer.at_rest())

@@ -234,6 +234,26 @@ class WeightSystem(System):
                 weights[rows[own][:, None], rows[own]] = 0.0
         return weights
 
+    def influence(self, X: Data, values: Tensor | None = None) -> Tensor:
+        """What each sample, with its group, does to w(x)ᵀV (q, n, p) for values V (n, p) of the targets."""
+        if values is None:
+            raise ValueError("Influences on the weights of all samples are many: give values= of the targets.")
+        errors = (values - self.left_out() @ values)[None]
+        terms = self.weights(X)[:, :, None] * errors
+        if self.groups is None:
+            return terms
+        members = torch.from_numpy(np.unique(self.groups, return_inverse=True)[1])
+        totals = terms.new_zeros(len(terms), int(members.max()) + 1, terms.shape[2]).index_add_(1, members, terms)
+        return totals[:, members]
+
+    def left_out_distances(self) -> Tensor:
+        """‖l(·, y_i) − μ₋ᵢ‖ (n,) in the RKHS of the output kernel, by the embedding without sample i or its group."""
+        target, W = self.targets, self.left_out()
+        gram = target.output_kernel._gram(target.prepared_anchors, None).to(W)
+        product = W @ gram
+        squares = gram.diagonal() - 2.0 * product.diagonal() + (product * W).sum(1)
+        return squares.clamp(min=0.0).sqrt()
+
     def leverage(self) -> Tensor:
         """The own weight w_i(x_i) (n, 1) of each sample: 1 − noise·P_ii; zero without a weight."""
         diagonal, w = self.coefficients().diagonal(), self._system.sample_weight

@@ -832,22 +832,31 @@ class SeparateOutputs(System):
         together = (groups[part.rows][:, None] == groups[rows]).to(cross)
         return fitted - (part.inverse.influence(cross) * together).mT @ residuals
 
-    def left_out_at(self, X: Data) -> tuple[Tensor, Tensor]:
-        """f minus the influence of the residuals of what is left out; samples without a target are not left out."""
-        data, (n, p) = self.data, self.data.Y.shape
-        means = self.form.weights.new_zeros(count(X), n, p)
-        variances = self._rotated_variance(X)[:, None].repeat(1, n, 1)
+    def _left_out_changes(self, X: Data) -> tuple[Tensor, Tensor]:
+        """f(x) − f₋ₛ(x) and how its variance grows, (m, n, p), in rotated coordinates; zero where no target is."""
+        data = self.data
+        changes, added = (self.form.weights.new_zeros(count(X), *data.Y.shape) for _ in range(2))
         for part in self.parts:
             blocks = data.blocks(part.rows)
             residuals = part.inverse.residuals(self._dual[part.index], blocks)
             cross = self.form.gram(part.weights, X, data.X)[:, part.rows] * part.inverse.root
-            fitted = self.form.product(part.weights, X, data.X, self._dual[:, part.outputs])
-            if self._constant is not None:
-                fitted = fitted + self._constant[part.outputs]
-            changes, added = part.inverse.left_out_changes(part.inverse.influence(cross), residuals, blocks)
-            means[:, :, part.outputs] = fitted[:, None]
-            means[:, part.index[0], part.index[1]] -= changes
-            variances[:, part.index[0], part.index[1]] += added[:, :, None]
+            own, larger = part.inverse.left_out_changes(part.inverse.influence(cross), residuals, blocks)
+            changes[:, part.index[0], part.index[1]] = own
+            added[:, part.index[0], part.index[1]] = larger[:, :, None]
+        return changes, added
+
+    def influence(self, X: Data) -> Tensor:
+        """Those of the scalar systems, rotated back."""
+        return self._rotate_back(self._left_out_changes(X)[0])
+
+    def left_out_at(self, X: Data) -> tuple[Tensor, Tensor]:
+        """f minus the influence of the residuals of what is left out; samples without a target are not left out."""
+        fitted = self.form.weights.new_zeros(count(X), self.data.Y.shape[1])
+        for part in self.parts:
+            own = self.form.product(part.weights, X, self.data.X, self._dual[:, part.outputs])
+            fitted[:, part.outputs] = own if self._constant is None else own + self._constant[part.outputs]
+        changes, added = self._left_out_changes(X)
+        means, variances = fitted[:, None] - changes, self._rotated_variance(X)[:, None] + added
         return self._rotate_back(means), self._variances_back(variances)
 
     def left_out_variance(self) -> Tensor:
@@ -962,22 +971,28 @@ class CoupledOutputs(System):
         flat[places] = fitted
         return flat.reshape(n, p)
 
+    def _left_out_changes(self, X: Data) -> tuple[Tensor, Tensor]:
+        """f(x) − f₋ₛ(x) and how its variance grows, (m, n, p); NaN for samples without any target."""
+        (n, p), m, blocks = self.data.Y.shape, count(X), self.data.entry_blocks()
+        cross = self.data.kernel.dense(X, self.data.X, p)[:, self.entries] * self.inverse.root
+        influence = self.inverse.influence(cross, torch.arange(m * p) % p)
+        changes, added = self.inverse.left_out_changes(influence, self.inverse.residuals(self._dual, blocks), blocks)
+        samples = changes.new_full((2, m * p, n), torch.nan)
+        # Entries of one sample are left out together.
+        samples[:, :, self.entries // p] = torch.stack([changes[:, :, 0], added])
+        changes, added = samples.reshape(2, m, p, n).transpose(2, 3)
+        return changes, added
+
+    def influence(self, X: Data) -> Tensor:
+        """From one solve with the cross blocks; zero for samples without any target."""
+        return self._left_out_changes(X)[0].nan_to_num(0.0)
+
     def left_out_at(self, X: Data) -> tuple[Tensor, Tensor]:
         """f minus the influence of the residuals of what is left out; NaN for samples without any target."""
-        (n, p), m, blocks = self.data.Y.shape, count(X), self.data.entry_blocks()
-        outputs = torch.arange(m * p) % p
-        cross = self.data.kernel.dense(X, self.data.X, p)[:, self.entries] * self.inverse.root
-        influence = self.inverse.influence(cross, outputs)
-        residuals = self.inverse.residuals(self._dual, blocks)
-        changes, added = self.inverse.left_out_changes(influence, residuals, blocks)
+        changes, added = self._left_out_changes(X)
         fitted = self.data.kernel.apply(X, self.data.X, self.coefficients())
         fitted = fitted if (b := self.intercept()) is None else fitted + b
-        means = fitted.reshape(-1, 1) - changes[:, :, 0]
-        both = torch.stack([means, self.variance(X).reshape(-1, 1) + added])
-        samples = both.new_full((2, m * p, n), torch.nan)
-        samples[:, :, self.entries // p] = both  # entries of one sample are left out together
-        means, variances = samples.reshape(2, m, p, n).transpose(2, 3)
-        return means, variances
+        return fitted[:, None] - changes, self.variance(X)[:, None] + added
 
     def left_out_variance(self) -> Tensor:
         """The diagonals of the inverted blocks of samples, or groups; NaN where a target is missing."""

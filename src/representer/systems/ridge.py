@@ -24,7 +24,7 @@ from representer.approximation import (
     approximation_error,
     landmark_features,
 )
-from representer.functions import Expansion, FeatureFunction, KernelMap, StoredFeatures
+from representer.functions import Expansion, FeatureFunction, Function, KernelMap, StoredFeatures
 from representer.kernels import Linear
 from representer.linalg import by_rows, note_residual, room_beside_sums, row_blocks
 from representer.notices import NumericalWarning, warn
@@ -105,6 +105,10 @@ class FittedSystem(System):
     @abstractmethod
     def function(self) -> Expansion | FeatureFunction:
         """The fitted f + b, as a learner keeps it."""
+
+    def sample_function(self) -> Function:
+        """The fitted f + b as a sum over the samples where it is exact; else over what it is spanned by."""
+        return self.function()
 
     def left_out_moments(self) -> LeftOutMoments:
         """Samples of positive weight that stand for all, or all, each of which was left out with its group."""
@@ -550,14 +554,37 @@ class ExactSystem(FittedSystem):
 
         ``X`` are checked inputs.
         """
-        if self.kernel.domain == "gram" and self._rows is not None:
-            X = X[:, self._rows]
-        inputs = self.representation.inputs(self._adapted, X)
+        inputs = self._inputs(X)
         if self.features is None:
             return self._system.left_out_at(inputs)
         features, missed = self._features_of(inputs)
         means, variances = self._system.left_out_at(features)
         return means, variances + missed[:, None]
+
+    def _inputs(self, X: Data) -> Any:
+        """Checked inputs as the system takes them; Gram rows of the samples that have a weight."""
+        if self.kernel.domain == "gram" and self._rows is not None:
+            X = X[:, self._rows]
+        return self.representation.inputs(self._adapted, X)
+
+    def influence(self, X: Data) -> Tensor:
+        """f(x) − f₋ₛ(x) (m, n, p) at checked inputs, for all samples: those of weight zero do nothing."""
+        inputs = self._inputs(X)
+        changes = self._system.influence(inputs if self.features is None else self.features.map(inputs))
+        if self._rows is None:
+            return changes
+        everything = changes.new_zeros(len(changes), len(self._held.Y), changes.shape[2])
+        everything[:, torch.from_numpy(self._rows)] = changes
+        return everything
+
+    def sample_function(self) -> Expansion | FeatureFunction:
+        """The fitted f + b as a sum over the samples where it is exact, also where the kernel has few features."""
+        if self.features is None or self.features.approximation is not None:
+            return self._function
+        b = self.intercept()
+        C = self._scattered(self._system.coefficients(), torch.zeros((), dtype=self.representation.dtype))
+        constant = None if b is None else plain(b, copy=True)
+        return Expansion(self.kernel, self._held.X, plain(C, copy=True), constant, self.representation)
 
 
 # -- sums over the samples --------------------------------------------------------------------------------------------
@@ -764,6 +791,24 @@ class SummedSystem(FeatureSystem):
             return means, variances
         changes, added = ridge.left_out_changes(self.map(self.features.inputs(X)), self.map(held.X), held, self.alpha)
         return means - changes, variances + added
+
+    def influence(self, X: Data) -> Tensor:
+        """f(x) − f₋ₛ(x) (m, n, p) at checked inputs, for all samples where they are in memory."""
+        ridge = self.ridge
+        if self.samples is None or isinstance(ridge, SeparateRidge):
+            raise ValueError(
+                "Influences of samples need all samples with all of their targets, and a fit by batches or on Dask "
+                "keeps a few of them. Fit in memory, without missing targets."
+            )
+        block = self.block(self.samples)
+        known = block.positive_part()
+        features = self.map(self.features.inputs(X)), self.map(known.X)
+        changes = ridge.left_out_changes(*features, known, self.alpha)[0]
+        if block.weights is None:
+            return changes
+        everything = changes.new_zeros(len(changes), len(block), changes.shape[2])
+        everything[:, block.weights > 0] = changes
+        return everything
 
     @property
     def n(self) -> int:

@@ -126,6 +126,16 @@ class StackedSystem(System):
         means, variances = zip(*(system.observed_at(X) for system in self.systems), strict=True)
         return self.mean(list(means)), self._mixed(list(variances), list(means))
 
+    def sample_function(self) -> Stacked:
+        """The weighted sum of the members' functions, each a sum over the samples where it is exact."""
+        return Stacked(tuple(system.sample_function() for system in self.systems), self.weights)  # type: ignore[misc]
+
+    def influence(self, X: Data) -> Tensor:
+        """The weighted sum of the members' influences (m, n, p), with the weights held."""
+        own = [system.influence(X) if w.any() else None for system, w in zip(self.systems, self.weights, strict=True)]
+        known = next(values for values in own if values is not None)
+        return self.mean([torch.zeros_like(known) if values is None else values for values in own])
+
     def leverage(self) -> Tensor:
         """∂f(x_i)/∂y_i (n, p): the weighted sum of the members' leverages."""
         return self.mean([system.leverage() for system in self.systems])

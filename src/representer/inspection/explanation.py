@@ -1,0 +1,389 @@
+"""Why a function says what it says: the terms of the sum that each prediction is, as a value that can be read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from html import escape
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from representer.functions import Composed, Expansion, FeatureFunction, Function, Stacked
+from representer.kernels import Kernel
+from representer.linalg import row_blocks
+from representer.operators import Adapted, Decomposable, Representation, silent_repairs
+from representer.plotting import contribution_bars
+from representer.samples import Data, count, plain
+from representer.values import is_count
+
+# Contributions are kept whole up to so many numbers; of more, so many terms of each prediction.
+KEPT_NUMBERS, KEPT_TERMS = 20_000_000, 50
+NEIGHBOURS = 5
+# What a notebook shows.
+SHOWN_QUERIES, SHOWN_TERMS = 5, 6
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Predictions as sums: ``baseline``, the ``contributions`` of training samples, and the ``rest`` that is not kept.
+
+    q queries have n terms each, of which k are kept; the last axis is that of several outputs, and is missing where
+    there is one.
+
+    Parameters
+    ----------
+    prediction : ndarray of shape (q,) or (q, n_outputs)
+        What is explained: predictions, decision values or raw estimates of classes, codes, scores of candidates.
+    baseline : ndarray of shape () or (n_outputs,)
+        The constant beside the terms.
+    contributions : ndarray of shape (q, k) or (q, k, n_outputs)
+        Signed. With ``baseline`` and ``rest`` they sum to ``prediction``.
+    rest : ndarray like prediction
+        The sum of the terms that are not kept; zero where all are.
+    numbers : ndarray of shape (q, k) or None
+        Which terms are kept, the largest first; None: all of them, in their order.
+    n_terms : int
+        The number of all terms.
+    terms : {"samples", "landmarks", "features"}
+        What the terms belong to.
+    outputs : tuple of str or None
+        The names of several outputs, such as classes.
+    labels : ndarray of shape (n_terms,) or (n_terms, n_outputs), or None
+        The targets of the samples that the terms belong to, where they are known.
+    members : dict of str to ndarray like prediction
+        What each kernel of a stack, or of a sum of kernels, contributes: with ``baseline`` they sum to ``prediction``.
+    neighbours : ndarray of shape (q, 5) or None
+        The numbers of the nearest samples or landmarks in the space of the kernel, the nearest first.
+    std : ndarray like prediction, or None
+        The standard deviation of a new observation.
+    interval : ndarray of shape (q, 2) or (q, n_outputs, 2), or None
+        Its conformal interval, where a coverage was given.
+    support : ndarray of shape (q,) or None
+        How much of each query the training samples explain, from 0 to 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from representer import OperatorRidge
+    >>> X = np.arange(6.0)[:, None]
+    >>> model = OperatorRidge("rbf", alpha=0.1).fit(X, X[:, 0])
+    >>> why = model.explain([[2.2]])
+    >>> bool(np.isclose(why.contributions.sum(1) + why.baseline, why.prediction)[0]), why.contributions.shape
+    (True, (1, 6))
+    """
+
+    prediction: np.ndarray
+    baseline: np.ndarray
+    contributions: np.ndarray
+    rest: np.ndarray
+    numbers: np.ndarray | None
+    n_terms: int
+    terms: str
+    outputs: tuple[str, ...] | None = None
+    labels: np.ndarray | None = None
+    members: dict[str, np.ndarray] | None = None
+    neighbours: np.ndarray | None = None
+    std: np.ndarray | None = None
+    interval: np.ndarray | None = None
+    support: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self.prediction)
+
+    def __getitem__(self, rows: Any) -> Explanation:
+        """The explanations of some queries: a slice, or their numbers."""
+        rows = [rows] if np.ndim(rows) == 0 and not isinstance(rows, slice) else rows
+        shared = {"baseline", "n_terms", "terms", "outputs", "labels"}
+        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in shared}
+        members = own.pop("members")
+        taken: dict[str, Any] = {name: None if values is None else values[rows] for name, values in own.items()}
+        return replace(self, members=None if members is None else {k: v[rows] for k, v in members.items()}, **taken)
+
+    def top(self, k: int) -> Explanation:
+        """The k largest contributions to each prediction, by their size over all outputs; the others are the rest."""
+        if not is_count(k):
+            raise ValueError(f"k must be a positive integer, the number of terms to keep; got {k!r}.")
+        values = self.contributions.reshape(*self.contributions.shape[:2], -1)
+        order = np.argsort(-np.linalg.norm(values, axis=2), axis=1, kind="stable")[:, :k]
+        kept = np.take_along_axis(values, order[:, :, None], 1).reshape(*order.shape, *self.contributions.shape[2:])
+        numbers = order if self.numbers is None else np.take_along_axis(self.numbers, order, 1)
+        rest = self.rest + self.contributions.sum(1) - kept.sum(1)
+        return replace(self, contributions=kept, numbers=numbers, rest=rest)
+
+    def by_label(self) -> dict[Any, np.ndarray]:
+        """The kept contributions of the samples with each label, summed: arrays like ``prediction``."""
+        if self.labels is None or self.labels.ndim != 1:
+            raise ValueError("The terms have no labels: they belong to features or landmarks, or targets are vectors.")
+        numbers = np.arange(self.n_terms)[None] if self.numbers is None else self.numbers
+        own = np.broadcast_to(self.labels[numbers], self.contributions.shape[:2])
+        shape = (*own.shape, *[1] * (self.contributions.ndim - 2))
+        return {label: (self.contributions * (own == label).reshape(shape)).sum(1) for label in np.unique(self.labels)}
+
+    def to_frame(self) -> Any:
+        """The contributions as a data frame: a row for each query, term and output."""
+        import pandas as pd
+
+        q, k = self.contributions.shape[:2]
+        numbers = np.broadcast_to(np.arange(self.n_terms), (q, k)) if self.numbers is None else self.numbers
+        p = 1 if self.contributions.ndim == 2 else self.contributions.shape[2]
+        columns: dict[str, Any] = {
+            "query": np.repeat(np.arange(q), k * p),
+            self.terms[:-1]: np.repeat(numbers.reshape(-1), p),
+        }
+        if self.contributions.ndim == 3:
+            names = list(range(p)) if self.outputs is None else list(self.outputs)
+            columns["output"] = np.tile(np.array(names, dtype=object), q * k)
+        if self.labels is not None and self.labels.ndim == 1:
+            columns["label"] = np.repeat(self.labels[numbers.reshape(-1)], p)
+        columns["contribution"] = self.contributions.reshape(-1)
+        return pd.DataFrame(columns)
+
+    def _named_terms(self, query: int, k: int, output: int) -> tuple[list[str], np.ndarray]:
+        """The names and the values of the k largest contributions to one output."""
+        kept = self[query].top(k)
+        assert kept.numbers is not None
+        values = kept.contributions[0] if kept.contributions.ndim == 2 else kept.contributions[0, :, output]
+        known = self.labels is not None and self.labels.ndim == 1
+        names = [
+            f"{self.terms[:-1]} {i}" + (f" ({_number(self.labels[i])})" if known else "")  # type: ignore[index]
+            for i in kept.numbers[0]
+        ]
+        return names, values
+
+    def _shown_output(self, query: int) -> int:
+        """The output that is shown of several: the one with the largest prediction."""
+        return 0 if self.prediction.ndim == 1 else int(self.prediction[query].argmax())
+
+    def _summary(self, query: int) -> list[tuple[str, str]]:
+        """What is known of a prediction, as pairs of a word and a text."""
+        output = self._shown_output(query)
+
+        def one(values: np.ndarray) -> str:
+            return f"{float(values[output] if values.ndim else values):.4g}"
+
+        facts = [("prediction", one(self.prediction[query])), ("baseline", one(self.baseline))]
+        if self.outputs is not None:
+            facts.insert(0, ("output", self.outputs[output]))
+        if self.std is not None:
+            facts.append(("± std", one(self.std[query])))
+        if self.interval is not None:
+            low, high = self.interval[query].reshape(-1, 2)[output]
+            facts.append(("interval", f"[{low:.4g}, {high:.4g}]"))
+        if self.support is not None:
+            facts.append(("support", f"{self.support[query]:.2f}"))
+        return facts
+
+    def _repr_html_(self) -> str:
+        """The first queries in a notebook: what is predicted, and the largest terms as bars."""
+        parts = [self._query_html(query) for query in range(min(SHOWN_QUERIES, len(self)))]
+        if len(self) > SHOWN_QUERIES:
+            parts.append(f"<p>… and {len(self) - SHOWN_QUERIES} more; <code>explanation[i]</code> is one of them.</p>")
+        return "".join(parts)
+
+    def _query_html(self, query: int) -> str:
+        output = self._shown_output(query)
+        names, values = self._named_terms(query, SHOWN_TERMS, output)
+        largest = max(float(np.abs(values).max(initial=0.0)), np.finfo(float).tiny)
+        facts = " · ".join(f"{escape(word)} <b>{escape(text)}</b>" for word, text in self._summary(query))
+        rows = "".join(
+            f"<tr><td>{escape(name)}</td><td style='text-align:right'>{value:+.4g}</td><td style='width:12em'>"
+            f"<div style='height:.7em;width:{100 * abs(value) / largest:.1f}%;"
+            f"background:{'#0072b2' if value > 0 else '#d55e00'}'></div></td></tr>"
+            for name, value in zip(names, values, strict=True)
+        )
+        others = self.prediction[query] - self.baseline
+        others = float(others[output] if others.ndim else others) - float(values.sum())
+        last = f"<tr><td>{self.n_terms - len(names)} others</td><td style='text-align:right'>{others:+.4g}</td></tr>"
+        return f"<p>query {query}: {facts}</p><table>{rows}{last}</table>"
+
+    def plot(self, query: int = 0, k: int = 10, *, output: int | None = None, ax: Any = None) -> Any:
+        """Draw the k largest contributions to one prediction as bars. Needs matplotlib (the extra ``plot``).
+
+        Parameters
+        ----------
+        query : int, default=0
+            The number of the query.
+        k : int, default=10
+            How many terms.
+        output : int or None, default=None
+            The number of the output; None: the one with the largest prediction.
+        ax : Axes or None, default=None
+            Where to draw; None is the current axes of pyplot.
+
+        Returns
+        -------
+        ax : Axes
+            Where it was drawn.
+        """
+        names, values = self._named_terms(query, k, self._shown_output(query) if output is None else output)
+        title = ", ".join(f"{word} {text}" for word, text in self._summary(query))
+        return contribution_bars(names, values, title=title, ax=ax)
+
+
+def _number(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float | np.floating) else str(value)
+
+
+# -- terms ------------------------------------------------------------------------------------------------------------
+def explain(function: Function, X: Data, top: int | None = None) -> Explanation:
+    """The predictions of a function at checked inputs as sums of its terms, in blocks of rows.
+
+    Without ``top`` all terms are kept, unless they are too many numbers.
+    """
+    if top is not None and not is_count(top):
+        raise ValueError(f"top must be None or a positive integer, the number of terms to keep; got {top!r}.")
+    n = count(X) if not hasattr(X, "shape") else X.shape[0]
+    with torch.no_grad(), silent_repairs():
+        first = function.contributions(X[:1])
+    m, p = first.shape[1:]
+    baseline = _constant(function, first)
+    if top is None and n * m * p > KEPT_NUMBERS:
+        top = KEPT_TERMS
+    points = function.terms_of
+    whole = Explanation(np.empty(0), plain(baseline), np.empty(0), np.empty(0), None, m, "samples")
+    parts = [
+        _block(whole, function.contributions(X[rows]), baseline, top)
+        for rows in row_blocks(n, 3 * m * p * first.element_size())
+    ]
+    joined: dict[str, Any] = {
+        name: np.concatenate([getattr(part, name) for part in parts])
+        for name in ("prediction", "contributions", "rest")
+    }
+    numbers = None if parts[0].numbers is None else np.concatenate([part.numbers for part in parts])
+    terms = "features" if points is None else "samples"
+    return replace(whole, numbers=numbers, terms=terms, **joined)
+
+
+def _constant(function: Function, like: Tensor) -> Tensor:
+    """The intercept (p,), zeros where there is none."""
+    b = getattr(function, "intercept", None)
+    zeros = like.new_zeros(like.shape[2])
+    return zeros if b is None else zeros + torch.as_tensor(plain(b)).to(zeros)
+
+
+def _block(whole: Explanation, terms: Tensor, baseline: Tensor, top: int | None) -> Explanation:
+    """The explanations of a block of rows, of which only the largest terms are kept."""
+    prediction = plain(terms.sum(1) + baseline)
+    own = replace(whole, prediction=prediction, contributions=plain(terms), rest=np.zeros_like(prediction))
+    return own if top is None else own.top(top)
+
+
+def flat(explanation: Explanation) -> Explanation:
+    """The explanation of one output without the axis of outputs."""
+    changes = {name: getattr(explanation, name)[..., 0] for name in ("prediction", "baseline", "contributions", "rest")}
+    members = explanation.members
+    return replace(
+        explanation, members=None if members is None else {k: v[..., 0] for k, v in members.items()}, **changes
+    )
+
+
+# -- kernels that add -------------------------------------------------------------------------------------------------
+def member_values(function: Function, X: Data) -> dict[str, np.ndarray]:
+    """What each member of a stack, or each kernel of a sum, contributes to f(x) without the constant, (n, p) each.
+
+    It is exact where kernels add: f = Σ_m w_m f_m, and for k = Σ_t k_t, f = Σ_t Σ_j k_t(·, z_j) c_j. Empty where there
+    is nothing to add.
+    """
+    if isinstance(function, Stacked):
+        pairs = [(f, w) for f, w in zip(function.functions, function.weights, strict=True) if w.any()]
+        names = _distinct([_name(f) for f, _ in pairs])
+        return {name: w * _without_constant(f, X) for name, (f, w) in zip(names, pairs, strict=True)}
+    outer = function.outer if isinstance(function, Composed) and not function.inner else function
+    if not isinstance(outer, Expansion) or not isinstance(outer.kernel, Decomposable):
+        return {}
+    parts = outer.kernel.kernel.addends()
+    if len(parts) < 2:
+        return {}
+    functions = [
+        replace(outer, kernel=replace_kernel(outer.kernel, kernel), intercept=None, slopes=None) for _, kernel in parts
+    ]
+    names = _distinct([name for name, _ in parts])
+    return {name: plain(f(X)) for name, f in zip(names, functions, strict=True)}
+
+
+def replace_kernel(kernel: Decomposable, scalar: Kernel) -> Decomposable:
+    """The same output operator with another scalar kernel."""
+    return Decomposable(scalar, kernel.operator)
+
+
+def _without_constant(function: Function, X: Data) -> np.ndarray:
+    b = getattr(function, "intercept", None)
+    values = plain(function(X))
+    return values if b is None else values - plain(b)
+
+
+def _name(function: Function) -> str:
+    """A short name of what a member is made of: its kernel, or its layers."""
+    if isinstance(function, Composed) and function.inner:
+        return f"composition of {len(function.inner) + 1} layers"
+    kernel: Any = function.kernel if hasattr(function, "kernel") else function.feature_kernel
+    kernel = kernel.kernel if isinstance(kernel, Decomposable) else kernel
+    while type(kernel).__name__ in ("Standardized", "Adapted", "Table") and hasattr(kernel, "kernel"):
+        kernel = kernel.kernel
+    return type(kernel).__name__
+
+
+def _distinct(names: list[str]) -> list[str]:
+    """The names, with numbers where one occurs more than once."""
+    seen: dict[str, int] = {}
+    result = []
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+        result.append(name if names.count(name) == 1 else f"{name} {seen[name]}")
+    return result
+
+
+# -- the nearest samples ----------------------------------------------------------------------------------------------
+def nearest(kernel: Kernel, points: Data, X: Data, how: Representation, k: int = NEIGHBOURS) -> np.ndarray:
+    """The numbers (n, k) of the points of least k(x, x) − 2 k(x, z) + k(z, z), the nearest first."""
+    adapted = (
+        Adapted(kernel, how.dtype, how.device, repair=False) if kernel.domain != "vectors" or how.sparse else kernel
+    )
+    Z, inputs = how.inputs(adapted, points), how.inputs(adapted, X)
+    k = min(k, count(Z))
+    with torch.no_grad():
+        halves = 0.5 * adapted._diag(Z)
+        order = [
+            (adapted._gram(inputs[rows], Z) - halves).topk(k, dim=1).indices
+            for rows in row_blocks(count(inputs), 3 * count(Z) * halves.element_size())
+        ]
+    return plain(torch.cat(order))
+
+
+def points_of(function: Function, X: Data) -> Data:
+    """The inputs that the terms of a function belong to, where they are known; ``X`` are those of the fit."""
+    if isinstance(function, Composed) and function.inner:
+        return X if X is not None and function.is_over(X) else None
+    return function.terms_of
+
+
+def kernel_of(function: Function) -> Kernel | None:
+    """The scalar kernel of the data that a function is made of; None where there is none that says who is near."""
+    if isinstance(function, FeatureFunction):
+        return function.feature_kernel
+    if isinstance(function, Expansion):
+        function = Composed((), function)
+    if not isinstance(function, Composed | Stacked):
+        return None
+    members = function.functions if isinstance(function, Stacked) else (function,)
+    outer = [f.outer_expansion() if isinstance(f, Composed) else f for f in members]
+    scalar = all(not isinstance(f, Expansion) or isinstance(f.kernel, Decomposable) for f in outer)
+    if function.kernel.domain == "gram" or not scalar:
+        return None
+    try:
+        return function.kernel_of_data()
+    except AttributeError:  # of an operator, which gives images no scalar kernel
+        return None
+
+
+def representation_of(function: Function) -> Representation:
+    """How the arrays of a function become tensors."""
+    if isinstance(function, Stacked):
+        return representation_of(function.functions[0])
+    if isinstance(function, Composed):
+        return representation_of(function.inner[0] if function.inner else function.outer)
+    how = function.features.representation if isinstance(function, FeatureFunction) else function.representation  # type: ignore[attr-defined]
+    assert isinstance(how, Representation)
+    return how
