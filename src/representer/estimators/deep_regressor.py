@@ -315,7 +315,9 @@ def deep_stack(
     settings = SearchSettings(
         criterion, seed=seed, verbose=learner.verbose, callback=deep_settings.callback, deadline=deep_settings.deadline
     )
-    if learner.layers != "auto" or stack.domain != "vectors" or isinstance(inputs, SparseRows):
+    # An inner layer is a function of all entries of a vector: sparse rows and gaps stay as they are.
+    shallow_data = stack.domain != "vectors" or isinstance(inputs, SparseRows) or takes_gaps(stack)
+    if learner.layers != "auto" or shallow_data:
         weights = None if isinstance(stack.weights, str) else np.asarray(stack.weights, dtype=np.float64)
         shallow = StackProblem(problems, stacking, weights)
         return shallow.solve(shallow.choose(settings))
