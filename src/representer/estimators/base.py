@@ -60,7 +60,7 @@ from representer.linalg import RoundingNotes, noted_rounding, row_blocks
 from representer.notices import NumericalWarning, warn
 from representer.operators import OperatorKernel, Representation, takes_gaps, takes_sparse
 from representer.optimize import Deadline, HistoryEntry
-from representer.persistence import FitRecord, fingerprint, schema, write_model
+from representer.persistence import FitRecord, fingerprint, lightened, model_card, schema, write_model
 from representer.samples import (
     Data,
     HeldSamples,
@@ -317,6 +317,42 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         check_is_fitted(self)
         record = getattr(self, "_record", None)
         return write_model(self, path, learners=library_learners(), record=record, compress=compress)
+
+    def card(self, X: Data = None, y: Data = None) -> str:
+        """What someone should know who is given the model, in Markdown.
+
+        Parameters
+        ----------
+        X, y : data, optional
+            Samples that the fit has not seen: the score, the coverage of 90 % intervals and the share of inputs unlike
+            the training data are measured on them.
+
+        Returns
+        -------
+        card : str
+            The model and its arguments, its training data, scores, limits and versions.
+        """
+        check_is_fitted(self)
+        return model_card(self, X, y)
+
+    def compressed(self, tolerance: float = 1e-3) -> Any:
+        """A light copy of the model: the projection of its function onto as few of its anchors as a tolerance allows.
+
+        It keeps no training data and no system: it predicts, and deviations, intervals and left-out samples are asked
+        of the model itself.
+
+        Parameters
+        ----------
+        tolerance : float, default=1e-3
+            The largest error at the anchors, relative to the largest value of the function there.
+
+        Returns
+        -------
+        learner : of the same class
+            Its ``compression_`` says how many anchors are left, and the error that was measured.
+        """
+        check_is_fitted(self)
+        return lightened(self, tolerance, self.training_data)
 
     def to_torch(self) -> torch.nn.Module:
         """The fitted function of vectors as a ``torch.nn.Module``, for programs that know torch and not this library.

@@ -989,7 +989,8 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
 
     def _supporting_samples(self) -> dict[str, HeldSamples]:
         """The samples that the inner layers have seen; those that a fit by sums holds are images."""
-        return {"held": HeldSamples(np.empty(0), self.X_fit_, None, None)}
+        X = getattr(self, "X_fit_", None) if self._training_samples is None else self._training_samples.X
+        return {} if X is None else {"held": HeldSamples(np.empty(0), X, None, None)}
 
     # -- the fitted composition ---------------------------------------------------------------------------------------
     def transform_layers(self, X: Data) -> list[np.ndarray]:

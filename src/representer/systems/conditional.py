@@ -190,6 +190,10 @@ class WeightSystem(System):
     def _system(self) -> DenseSystem:
         return self.weights.solved.system
 
+    def forget_inverse(self) -> None:
+        """Free P, an n × n matrix: solutions go by the factor again, to the last bit as those of a stored model."""
+        vars(self._system).pop("unit_coefficients", None)
+
     @property
     def _counted(self) -> Tensor:
         """The numbers of the samples that have a weight."""
