@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from rich.table import Table
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris
@@ -30,7 +30,7 @@ from sklearn.ensemble import (
     RandomForestClassifier,
     RandomForestRegressor,
 )
-from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegressionCV, RidgeCV
@@ -43,6 +43,9 @@ from sklearn.svm import SVC, SVR
 from representer import EmbeddingClassifier, OperatorRidge
 from representer.cli import console_for, print_json
 from representer.datasets.files import data_folder, writable_folder
+from representer.estimators import GaussianProcessKernel
+from representer.estimators.fingerprints import Morgan
+from representer.kernels import MinMax, Tanimoto
 from runs.long_runs import write_json
 from runs.terminal import command, interrupted
 
@@ -51,6 +54,7 @@ ROWS = 400  # of a table
 FOLDS = 5
 LEVELS = 12  # a column of words with more of them names its rows, and is left out
 FEWEST = 8  # samples of a class
+HALVED = ("regression", "classification")  # what members and weights were settled on, and confirmed
 
 
 # -- tables -----------------------------------------------------------------------------------------------------------
@@ -60,12 +64,17 @@ class Problem:
 
     name: str
     read: Callable[[], tuple[np.ndarray, np.ndarray]]
-    kind: str  # "regression", "classification" or "outputs"
+    kind: str  # "regression", "classification", "outputs", "gaps", "molecules" or "molecules, classes"
 
     @property
     def classes(self) -> bool:
         """Are classes predicted?"""
-        return self.kind == "classification"
+        return self.kind.endswith(("classification", "classes"))
+
+    @property
+    def vectors(self) -> bool:
+        """Are there columns of numbers?"""
+        return not self.kind.startswith("molecules")
 
     def data(self, rows: int) -> tuple[np.ndarray, np.ndarray]:
         """At most so many random rows."""
@@ -146,9 +155,36 @@ def read_outputs(file: str, targets: list[str]) -> tuple[np.ndarray, np.ndarray]
 
 
 def several_outputs() -> list[Problem]:
-    """The tables with several numbers to predict."""
+    """The tables with several numbers to predict, and two that are made of others: correlated columns, and gaps."""
     targets = {"several_enb": ["Y1", "Y2"], "several_jura": ["Cd", "Co", "Cu"]}
-    return [Problem(name, partial(read_outputs, f"tables/{name}.csv", own), "outputs") for name, own in targets.items()]
+    places = {name: (f"tables/{name}.csv", own) for name, own in targets.items()}
+    places["wine_columns"] = ("wine.csv", ["total_phenols", "flavanoids", "od280_od315"])
+    places["jura_gaps"] = places["several_jura"]
+    kinds = {name: "gaps" if name == "jura_gaps" else "outputs" for name in places}
+    return [Problem(name, partial(read_outputs, *place), kinds[name]) for name, place in places.items()]
+
+
+def with_gaps(Y: np.ndarray) -> np.ndarray:
+    """Three of ten targets are not known, at random; of each sample one is."""
+    rng = np.random.default_rng(0)
+    missing = rng.random(Y.shape) < 0.3
+    missing[np.arange(len(Y)), rng.integers(0, Y.shape[1], len(Y))] = False
+    return np.where(missing, np.nan, Y)
+
+
+# -- molecules --------------------------------------------------------------------------------------------------------
+def read_molecules(file: str, target: str) -> tuple[np.ndarray, np.ndarray]:
+    """SMILES strings, and what is measured of the molecules."""
+    table = pd.read_csv(data_folder() / file)
+    return table["smiles"].to_numpy(object), table[target].to_numpy()
+
+
+def molecules() -> list[Problem]:
+    """The sets of molecules with numbers to predict, and one with classes."""
+    numbers = {"esol": ("esol.csv", "log_solubility"), "freesolv": ("freesolv.csv", "expt")}
+    problems = [Problem(f"{n} (SMILES)", partial(read_molecules, *p), "molecules") for n, p in numbers.items()]
+    classes = Problem("bace (SMILES)", partial(read_molecules, "bace.csv", "Class"), "molecules, classes")
+    return [*problems, classes]
 
 
 def halves(problems: list[Problem]) -> dict[str, list[Problem]]:
@@ -208,6 +244,29 @@ def ordered_classes(d: int) -> BaseEstimator:
     return CatBoostClassifier(random_seed=0, thread_count=1, verbose=False, allow_writing_files=False)
 
 
+def tanimoto_process(*, counts: bool = False) -> BaseEstimator:
+    """A Gaussian process on fingerprints, whose amplitude and noise are learned by marginal likelihood."""
+    kernel = GaussianProcessKernel(MinMax() if counts else Tanimoto())
+    return GaussianProcessRegressor(ConstantKernel() * kernel + WhiteKernel(), normalize_y=True)
+
+
+class EachOutput(BaseEstimator):
+    """A regression for each output, fitted to the samples of which it is known."""
+
+    def __init__(self, estimator: BaseEstimator):
+        self.estimator = estimator
+
+    def fit(self, X: np.ndarray, Y: np.ndarray) -> EachOutput:
+        """Fit to all outputs."""
+        known = [~np.isnan(column) for column in Y.T]
+        self.models_ = [clone(self.estimator).fit(X[k], y[k]) for k, y in zip(known, Y.T, strict=True)]
+        return self
+
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        """Predict all outputs."""
+        return np.column_stack([model.predict(X) for model in self.models_])
+
+
 PEERS: dict[str, dict[str, Callable[[int], BaseEstimator]]] = {
     "regression": {
         "GP ARD": gaussian_process,
@@ -221,6 +280,21 @@ PEERS: dict[str, dict[str, Callable[[int], BaseEstimator]]] = {
         "ridge": lambda d: RidgeCV(np.logspace(-3, 3, 13)),
         "forest": lambda d: RandomForestRegressor(500, random_state=0),
     },
+    "gaps": {
+        "ridge": lambda d: EachOutput(RidgeCV(np.logspace(-3, 3, 13))),
+        "forest": lambda d: EachOutput(RandomForestRegressor(500, random_state=0)),
+    },
+    "molecules": {
+        "forest": lambda d: make_pipeline(Morgan(counts=True), RandomForestRegressor(500, random_state=0)),
+        "GP Tanimoto": lambda d: make_pipeline(Morgan(), tanimoto_process()),
+        "GP MinMax": lambda d: make_pipeline(Morgan(counts=True), tanimoto_process(counts=True)),
+    },
+    "molecules, classes": {
+        "forest": lambda d: make_pipeline(Morgan(counts=True), RandomForestClassifier(500, random_state=0)),
+        "GP Tanimoto": lambda d: make_pipeline(
+            Morgan(), GaussianProcessClassifier(ConstantKernel() * GaussianProcessKernel(Tanimoto()))
+        ),
+    },
     "classification": {
         "logistic": lambda d: LogisticRegressionCV(Cs=10, max_iter=2000, scoring="neg_log_loss"),
         "SVC": tuned_svc,
@@ -232,12 +306,15 @@ PEERS: dict[str, dict[str, Callable[[int], BaseEstimator]]] = {
 }
 REGRESSORS: dict[str, Callable[[int], BaseEstimator]] = {
     "rbf": lambda d: OperatorRidge("rbf", fit_intercept=False),
-    "auto": lambda d: OperatorRidge("auto", fit_intercept=True),
+    "auto": lambda d: OperatorRidge(),
 }
 OURS: dict[str, dict[str, Callable[[int], BaseEstimator]]] = {
     "regression": REGRESSORS,
-    "outputs": REGRESSORS,
-    "classification": {"rbf": lambda d: EmbeddingClassifier("rbf"), "auto": lambda d: EmbeddingClassifier("auto")},
+    "outputs": {**REGRESSORS, "each": lambda d: EachOutput(OperatorRidge())},
+    "gaps": {**REGRESSORS, "each": lambda d: EachOutput(OperatorRidge())},
+    "molecules": {"auto": lambda d: OperatorRidge("molecules")},
+    "molecules, classes": {"auto": lambda d: EmbeddingClassifier("molecules")},
+    "classification": {"rbf": lambda d: EmbeddingClassifier("rbf"), "auto": lambda d: EmbeddingClassifier()},
 }
 
 
@@ -248,12 +325,14 @@ def measure(problem: Problem, method: Callable[[int], BaseEstimator], rows: int)
     X, y = problem.data(rows)
     results: dict[str, list[float]] = {"error": [], "wrong": [], "seconds": []}
     for train, test in problem.folds(X, y):
-        prepare = make_pipeline(SimpleImputer(strategy="median"), StandardScaler())
-        own, new = prepare.fit_transform(X[train]), prepare.transform(X[test])
-        model, start = method(own.shape[1]), time.perf_counter()
+        own, new, known = X[train], X[test], with_gaps(y[train]) if problem.kind == "gaps" else y[train]
+        if problem.vectors:
+            prepare = make_pipeline(SimpleImputer(strategy="median"), StandardScaler())
+            own, new = prepare.fit_transform(own), prepare.transform(new)
+        model, start = method(own.shape[-1]), time.perf_counter()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            model.fit(own, y[train])  # type: ignore[attr-defined]
+            model.fit(own, known)  # type: ignore[attr-defined]
         results["seconds"].append(time.perf_counter() - start)
         if problem.classes:
             p = np.clip(model.predict_proba(new), 1e-6, 1.0)  # type: ignore[attr-defined]
@@ -299,8 +378,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     records: dict[str, Any] = json.loads(out.read_text()) if out.exists() and not options.fresh else {}
     report: dict[str, Any] = {}
     try:
-        for problems in (regressions(), classifications(), several_outputs()):
-            if options.kind in (None, problems[0].kind):
+        everything = [*regressions(), *classifications(), *several_outputs(), *molecules()]
+        for kind in PEERS:
+            if options.kind in (None, kind):
+                problems = [problem for problem in everything if problem.kind == kind]
                 run(problems, records, report, options, out, console)
     except KeyboardInterrupt:
         return interrupted(console, "The same command continues.")
@@ -322,7 +403,7 @@ def run(
     kind = problems[0].kind
     methods = {**PEERS[kind], **OURS[kind]}
     methods = {name: method for name, method in methods.items() if not options.methods or name in options.methods}
-    for half, some in (halves(problems) if kind != "outputs" else {"all": problems}).items():
+    for half, some in (halves(problems) if kind in HALVED else {"all": problems}).items():
         some = some[:3] if options.quick else some
         for problem in some:
             for name, method in methods.items():

@@ -11,6 +11,7 @@ from sklearn.metrics import log_loss
 
 from benchmarks.defaults import (
     PEERS,
+    EachOutput,
     Problem,
     classifications,
     halves,
@@ -20,6 +21,7 @@ from benchmarks.defaults import (
     regressions,
     several_outputs,
     summary,
+    with_gaps,
 )
 
 
@@ -29,7 +31,7 @@ def test_halves_share_no_table_and_are_the_same_every_time(problems: list[Proble
     names = [problem.name for half in both.values() for problem in half]
     assert sorted(names) == [problem.name for problem in problems] and len(set(names)) == len(names)
     assert names == [problem.name for half in halves(problems[:]).values() for problem in half]
-    assert [problem.kind for problem in several_outputs()] == ["outputs", "outputs"]
+    assert [problem.kind for problem in several_outputs()] == ["outputs", "outputs", "outputs", "gaps"]
 
 
 def test_words_become_columns_and_gaps_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,6 +57,18 @@ def test_errors_are_those_of_the_folds(rng: np.random.Generator) -> None:
     labels = (y > 0).astype(int)
     shares = measure(Problem("sides", lambda: (X, labels), "classification"), lambda d: DummyClassifier(), 50)
     assert abs(np.mean(shares["error"]) - log_loss(labels, np.tile(np.bincount(labels) / 50, (50, 1)))) < 0.1
+
+
+def test_gaps_leave_a_target_of_each_sample(rng: np.random.Generator) -> None:
+    Y = rng.normal(size=(200, 3))
+    holes = with_gaps(Y)
+    missing = np.isnan(holes)
+    assert not missing.all(1).any() and 0.1 < missing.mean() < 0.3 and (holes[~missing] == Y[~missing]).all()
+    X = rng.normal(size=(200, 2))
+    each = EachOutput(DummyRegressor()).fit(X, holes)
+    np.testing.assert_allclose(each.predict(X)[0], np.nanmean(holes, 0))
+    found = measure(Problem("toy", lambda: (X, Y), "gaps"), lambda d: EachOutput(DummyRegressor()), 200)
+    assert 0.95 < np.mean(found["error"]) < 1.05
 
 
 def test_summaries_compare_with_the_best_peer_of_each_table() -> None:

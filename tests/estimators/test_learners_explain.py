@@ -244,6 +244,39 @@ def test_learners_without_a_system_say_who_has_one():
         OperatorRidge("rbf").fit(X, y).explain(NEW, top=0)
 
 
+# -- sensitivity ------------------------------------------------------------------------------------------------------
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize(
+    "case", ["ridge", "ridge of vectors", "stack", "nystroem", "random features", "deep", "classes", "codes"]
+)
+def test_sensitivity_is_the_slope_of_predictions(case):
+    model, targets = LEARNERS[case]
+    model.fit(X, targets)
+    slopes, step = model.sensitivity(NEW), 1e-5
+    for column in range(2):
+        change = step * (np.arange(2) == column)
+        expected = (explained(model, NEW + change) - explained(model, NEW - change)) / (2 * step)
+        np.testing.assert_allclose(slopes[:, column], expected, rtol=1e-5, atol=1e-7)
+
+
+def test_sensitivity_of_strings_is_by_removal():
+    words = ["abab", "bcbc", "cbcb", "abcb", "aabb", "ccba"]
+    model = OperatorRidge(Spectrum(2), alpha=0.1).fit(words, np.arange(6.0))
+    first, second = model.sensitivity(["abcb", "ab"])
+    expected = model.predict(["abcb"]) - model.predict(["bcb", "acb", "abb", "abc"])
+    np.testing.assert_allclose(first, expected)
+    assert second.shape == (2,)
+    gram = OperatorRidge("precomputed", alpha=0.1).fit(X @ X.T, y)
+    with pytest.raises(ValueError, match="Ask explain"):
+        gram.sensitivity(NEW @ X.T)
+
+
+def test_support_is_part_of_an_explanation_that_asks_for_it():
+    model = OperatorRidge(Gaussian(1.0), alpha=0.1).fit(X, y)
+    np.testing.assert_allclose(model.explain(NEW, support=True).support, model.support(NEW))
+    assert model.explain(NEW).support is None
+
+
 # -- suspects ---------------------------------------------------------------------------------------------------------
 def flipped(labels, rng, share=0.05):
     """Labels of which a share is replaced by another class, and which ones."""

@@ -31,6 +31,7 @@ from representer.kernels import (
     suggest,
 )
 from representer.operators import CurlFree, Decomposable, Dense
+from representer.problems.ridge import Search
 from representer.problems.stack import OPTIMISM, LeastSquares, LogLoss, simplex_weights
 from representer.samples import Block
 
@@ -420,3 +421,28 @@ def test_sums_of_stacks_are_refused(data):
 )
 def test_scikit_learn_contract(estimator, check):
     check(estimator)
+
+
+def test_lengthscales_of_features_are_searched_from_one_for_all(data, monkeypatch):
+    """So a kernel with one for each feature never ends above the same kernel with one for all."""
+    X, Y = data
+    members = Stack([Gaussian("auto"), Laplacian("auto"), Laplacian("ard"), Gaussian("ard")])
+    seen = []
+    near = Search.near
+
+    def watched(self, choice):
+        search = near(self, choice)
+        values = search.data.kernel.hyperparameter_values()["kernel__lengthscale"]
+        known = choice.model.hyperparameter_values()["kernel__lengthscale"]
+        assert values.shape == (3,) and known.numel() == 1
+        np.testing.assert_allclose(values, known.expand(3))
+        value = search.value_and_gradient(search.start("loo")[None], "loo")[0]
+        seen.append((float(value), choice.value))
+        return search
+
+    monkeypatch.setattr(Search, "near", watched)
+    model = OperatorRidge(members, fit_intercept=True).fit(X, Y)
+    assert len(seen) == 2
+    np.testing.assert_allclose([np.exp(value) for value, _ in seen], [value for _, value in seen], rtol=1e-6)
+    scores = [member.score for member in model.members_]
+    assert scores[2] < scores[1] and scores[3] < scores[0]

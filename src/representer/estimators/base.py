@@ -54,12 +54,13 @@ from representer.inspection.explanation import (
 from representer.inspection.intervals import check_coverage
 from representer.inspection.relevance import total_effects
 from representer.inspection.rounding import lost_digits
+from representer.inspection.sensitivity import gradients, removal_effects
 from representer.kernels import NAMES, Kernel, Stack, as_kernel, is_frame
 from representer.linalg import RoundingNotes, noted_rounding, row_blocks
 from representer.notices import NumericalWarning, warn
 from representer.operators import OperatorKernel, Representation, takes_gaps, takes_sparse
 from representer.optimize import Deadline, HistoryEntry
-from representer.persistence import FitRecord, fingerprint, schema, write_model
+from representer.persistence import FitRecord, fingerprint, lightened, model_card, schema, write_model
 from representer.samples import (
     Data,
     HeldSamples,
@@ -256,9 +257,10 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
     def set_params(self, **params: Any) -> Any:
         """Set parameters, ``kernel__lengthscale`` also where the kernel is given by its name. All of them, or none."""
         for argument in self.kernel_arguments:
-            if any(name.startswith(f"{argument}__") for name in params):
+            nested_names = [name for name in params if name.startswith(f"{argument}__")]
+            if nested_names:
                 kernel = params.get(argument, getattr(self, argument))
-                params[argument] = self.named_kernel(kernel) if isinstance(kernel, str) else kernel
+                params[argument] = self._named_by(nested_names[0], kernel) if isinstance(kernel, str) else kernel
         nested = {
             name: value
             for name, value in params.items()
@@ -269,6 +271,13 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
             for name, value in nested.items():
                 self._set_listed(name, value)
         return self
+
+    def _named_by(self, parameter: str, name: str) -> Kernel:
+        """The kernel that a short name means; an error says which parameter of it was to be set."""
+        try:
+            return self.named_kernel(name)
+        except ValueError as error:
+            raise ValueError(f"Invalid parameter {parameter!r} for {type(self).__name__}: {error}") from error
 
     def _set_listed(self, name: str, value: Any) -> None:
         """Set the parameter of a value in a list, such as ``layers__0__alpha``."""
@@ -308,6 +317,42 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         check_is_fitted(self)
         record = getattr(self, "_record", None)
         return write_model(self, path, learners=library_learners(), record=record, compress=compress)
+
+    def card(self, X: Data = None, y: Data = None) -> str:
+        """What someone should know who is given the model, in Markdown.
+
+        Parameters
+        ----------
+        X, y : data, optional
+            Samples that the fit has not seen: the score, the coverage of 90 % intervals and the share of inputs unlike
+            the training data are measured on them.
+
+        Returns
+        -------
+        card : str
+            The model and its arguments, its training data, scores, limits and versions.
+        """
+        check_is_fitted(self)
+        return model_card(self, X, y)
+
+    def compressed(self, tolerance: float = 1e-3) -> Any:
+        """A light copy of the model: the projection of its function onto as few of its anchors as a tolerance allows.
+
+        It keeps no training data and no system: it predicts, and deviations, intervals and left-out samples are asked
+        of the model itself.
+
+        Parameters
+        ----------
+        tolerance : float, default=1e-3
+            The largest error at the anchors, relative to the largest value of the function there.
+
+        Returns
+        -------
+        learner : of the same class
+            Its ``compression_`` says how many anchors are left, and the error that was measured.
+        """
+        check_is_fitted(self)
+        return lightened(self, tolerance, self.training_data)
 
     def to_torch(self) -> torch.nn.Module:
         """The fitted function of vectors as a ``torch.nn.Module``, for programs that know torch and not this library.
@@ -493,7 +538,9 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
 
     # -- why ----------------------------------------------------------------------------------------------------------
     @answering
-    def explain(self, X: Data, *, top: int | None = None, coverage: float | None = None) -> Explanation:
+    def explain(
+        self, X: Data, *, top: int | None = None, coverage: float | None = None, support: bool = False
+    ) -> Explanation:
         """Say why: what each training sample, landmark or feature contributes to each prediction.
 
         Every prediction is a sum, f(x) = Σ_i k(x, x_i) c_i + b. What is explained are predictions of regressors, the
@@ -509,6 +556,8 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
             than 2·10⁷ numbers; then 50.
         coverage : float or None, default=None
             With a number such as 0.9, the explanation has intervals that contain so many of new targets.
+        support : bool, default=False
+            With True, it has the ``support`` of each query by the training samples.
 
         Returns
         -------
@@ -516,7 +565,8 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
             Contributions, baseline, and what else is known of the predictions.
         """
         check_is_fitted(self)
-        return self._explanation(self._explained_function(), X, top, coverage)
+        explanation = self._explanation(self._explained_function(), X, top, coverage)
+        return replace(explanation, support=self.support(X)) if support else explanation
 
     def _explanation(self, function: Function, X: Data, top: int | None, coverage: float | None) -> Explanation:
         """The values of a function at inputs of a user, explained."""
@@ -563,6 +613,39 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         for rows in row_blocks(n, 8 * first.nbytes):
             result[rows] = self._influences(inputs[rows])
         return result[..., 0] if self._has_flat_answers() else result
+
+    @answering
+    def sensitivity(self, X: Data) -> Any:
+        """How predictions change with their inputs: ∂f/∂x of vectors, and of strings what each character adds.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_queries, n_features), or a sequence of strings
+            Inputs.
+
+        Returns
+        -------
+        sensitivity : ndarray of shape (n_queries, n_features) or (n_queries, n_features, n_outputs), or list of ndarray
+            Of the values that ``explain`` explains. Of strings, an array (length,) or (length, n_outputs) for each:
+            the value now minus that of the string without the character.
+        """
+        inputs, function = self._asked(X), self._explained_function()
+        domain = self._data_kernel().domain
+
+        def values(points: Any) -> np.ndarray:
+            answers = plain(function(points))
+            return answers[:, 0] if self._has_flat_answers() else answers
+
+        if domain == "vectors" and isinstance(inputs, np.ndarray):
+            found = gradients(function_network(function), representation_of(function).tensor(inputs))
+            return found[..., 0] if self._has_flat_answers() else found
+        texts = list(inputs)
+        if domain == "gram" or not all(isinstance(text, str) for text in texts):
+            raise ValueError(
+                "sensitivity(X) is ∂f/∂x of dense vectors, or what each character of a string adds; these inputs are "
+                f"{domain}. Ask explain(X), which says what each training sample contributes."
+            )
+        return [removal_effects(values, text) for text in texts]
 
     @property
     def misfit_(self) -> np.ndarray:

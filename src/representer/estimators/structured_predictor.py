@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -719,7 +720,13 @@ class StructuredPredictor(KernelLearner):
 
     # -- why ----------------------------------------------------------------------------------------------------------
     def explain(
-        self, X: Data, candidates: Data = None, *, top: int | None = None, coverage: float | None = None
+        self,
+        X: Data,
+        candidates: Data = None,
+        *,
+        top: int | None = None,
+        coverage: float | None = None,
+        support: bool = False,
     ) -> Explanation:
         """Say why: what each training input contributes to the score of each candidate.
 
@@ -734,6 +741,8 @@ class StructuredPredictor(KernelLearner):
             2·10⁷ numbers; then 50.
         coverage : None
             Outputs have sets instead of intervals (``predict_set``).
+        support : bool, default=False
+            With True, the explanation has the ``support`` of each query by the training samples.
 
         Returns
         -------
@@ -748,7 +757,8 @@ class StructuredPredictor(KernelLearner):
                 "kernel object, such as Callable(lambda i, j: gram[i, j]) with numbers of outputs as y."
             )
         function = self.function_.score_function(self._new_outputs(candidates, "candidates"))
-        return self._explanation(function, X, top, coverage)
+        explanation = self._explanation(function, X, top, coverage)
+        return replace(explanation, support=self.support(X)) if support else explanation
 
     def _has_flat_answers(self) -> bool:
         return False

@@ -174,8 +174,11 @@ class RidgeProblem(Problem):
         search = search if rows is None else replace(search, data=search.data.rows(rows))
         return search.value_and_gradient(points, self.model.criterion)
 
-    def choose(self, settings: SearchSettings) -> Choice:
-        """What is free in the kernel, chosen by the criterion; an alpha that is still open is the system's affair."""
+    def choose(self, settings: SearchSettings, near: Choice | None = None) -> Choice:
+        """What is free in the kernel, chosen by the criterion; an alpha that is still open is the system's affair.
+
+        The search starts at the numbers of ``near``, a choice of the same kernel with one number for all features.
+        """
         alpha = self.model.alpha
         if not self.free:
             return Choice(self._start.kernel, alpha if isinstance(alpha, float) and alpha > 0 else math.nan)
@@ -184,11 +187,12 @@ class RidgeProblem(Problem):
                 f"alpha=0 interpolates, and an interpolation cannot choose {', '.join(self.free)}. Give them numbers "
                 "(kernel='rbf' takes the median of distances), or let alpha='auto' be chosen, too."
             )
+        search = self._criterion if near is None else self._criterion.near(near)
         with silent_repairs():  # the fit speaks of the last Gram matrix
             choice = (
                 self._with_operator(settings)
                 if self.model.learn_operator
-                else self._criterion.minimised(settings, self.model.criterion)
+                else search.minimised(settings, self.model.criterion)
             )
         stays = isinstance(alpha, float) or (alpha is None and self.approximation is None)
         return choice if stays else replace(choice, alpha=math.nan)
@@ -270,6 +274,15 @@ class Search:
             kernel = Decomposable(searched(kernel.kernel, self.data.X), kernel.operator)
         packing, raw = kernel.packing(self.free)
         return kernel, packing, raw.to(self.data.Y)
+
+    def near(self, choice: Choice) -> Search:
+        """The search that starts at the numbers of a choice, one of which may stand for those of all features."""
+        kernel, known = self.data.kernel, choice.model.hyperparameter_values()
+        own = kernel.hyperparameter_values()
+        values = {name: known[name].to(own[name]).expand_as(own[name]).clone() for name in self.free if name in known}
+        data = replace(self.data, kernel=kernel.replace(values))
+        alpha = None if math.isnan(choice.alpha) else choice.alpha
+        return replace(self, data=data, first_alpha=alpha)
 
     def start(self, criterion: Any) -> Tensor:
         """Where the search starts: raw hyperparameters, and the logarithm of the alpha that is best there."""

@@ -253,14 +253,23 @@ class StackProblem(Problem):
 
     def choose(self, settings: Any) -> StackChoice:
         """What is free in the members, each searched by itself."""
-        choices, seconds = [], []
+        choices: list[Choice] = []
+        seconds = []
         for problem in self.problems:
             start = time.perf_counter()
-            choices.append(_chosen(problem, settings))
+            choices.append(_chosen(problem, settings, self._forerunner(problem, choices)))
             seconds.append(time.perf_counter() - start)
             if choices[-1].interrupted:
                 break
         return StackChoice(choices, seconds)
+
+    def _forerunner(self, problem: Problem, choices: list[Choice]) -> Choice | None:
+        """The choice of the same kernel with one lengthscale for all features, where the search for each begins."""
+        wanted = repr(problem.model.kernel).replace("'ard'", "'auto'")
+        for before, choice in zip(self.problems, choices, strict=False):
+            if before is not problem and repr(before.model.kernel) == wanted:
+                return choice
+        return None
 
     def solve(self, choice: StackChoice) -> StackSolution:
         """The members at what they have chosen, and their weights."""
@@ -303,7 +312,9 @@ class StackProblem(Problem):
         """The system with its weights, what it says of left-out samples, and the errors of the members for them."""
         if block is None:
             weights = np.asarray(self.weights, dtype=np.float64)[: len(systems)]
-            weights = (weights if weights.ndim == 2 else weights[:, None]) / weights.sum(0)
+            weights = weights if weights.ndim == 2 else weights[:, None]
+            if len(weights) < len(self.problems):  # an interrupted search was the last
+                weights = weights / weights.sum(0)
             return StackedSystem(systems, weights, optimism), None, [None] * len(systems)
         errors = [self.stacking.error(values, block) for values in predictions]
         weights = self.stacking.weights(torch.stack(predictions), block, errors, optimism)
@@ -331,14 +342,21 @@ def _count(samples: Samples) -> int:
     return len(samples.samples.positive_part(pairwise=False)) if isinstance(samples, InMemory) else samples.n
 
 
-def _chosen(problem: Problem, settings: Any) -> Choice:
-    """The choice of a member by its own criterion; of many samples in an exact fit, a random part decides."""
+def _chosen(problem: Problem, settings: Any, near: Choice | None = None) -> Choice:
+    """The choice of a member by its own criterion; of many samples in an exact fit, a random part decides.
+
+    The search of a ridge problem starts near the choice of another one, if there is one.
+    """
     samples, model = problem.samples, problem.model
-    searched = isinstance(problem, RidgeProblem) and bool(problem.free) and model.alpha is None
-    if not searched or model.approximation is not None or samples.n <= limits.STACK_ROWS:
+    if not isinstance(problem, RidgeProblem):
         return problem.choose(settings)
+    searched = bool(problem.free) and model.alpha is None
+    if not searched or model.approximation is not None or samples.n <= limits.STACK_ROWS:
+        return problem.choose(settings, near)
     rows = samples.random_rows(limits.STACK_ROWS, problem.seed)
-    choice = problem.on_rows(rows).choose(settings)
+    if near is not None:
+        near = replace(near, alpha=near.alpha * samples.n / len(rows))
+    choice = problem.on_rows(rows).choose(settings, near)
     return replace(choice, alpha=choice.alpha * len(rows) / samples.n)  # the noise n·alpha stays
 
 
