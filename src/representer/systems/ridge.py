@@ -126,7 +126,7 @@ class FittedSystem(System):
     def _judged_by_residuals(self) -> tuple[Tensor, Tensor]:
         """Both, from samples that were left out and from replicates."""
         moments = self.left_out_moments()
-        if self.replicated is None or moments.noise is None:
+        if self.replicated is None or moments.noise is None or not self.alpha > 0:
             scale = moments.scale()
             return scale, torch.ones_like(scale)
         scatter, freedom = (torch.from_numpy(values) for values in self.replicated)
