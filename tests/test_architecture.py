@@ -511,13 +511,13 @@ def test_cycles_are_found() -> None:
 
 def test_traces_of_an_import_are_found() -> None:
     bad = "torch.set_default_dtype(torch.float64); torch.set_num_threads(3); torch.manual_seed(0); import typer"
-    result = in_a_fresh_process(IMPORT_LEAVES_NO_TRACE.replace("import representer", bad))
+    result = in_a_fresh_process(IMPORT_LEAVES_NO_TRACE.replace("import representer.estimators", bad))
     assert result.returncode == 1, result.stdout + result.stderr
     for trace in ("default dtype", "threads", "torch seed", "torch generator", "typer"):
         assert repr(trace) in result.stdout
 
 
 def test_needing_an_extra_is_found() -> None:
-    result = in_a_fresh_process(IMPORT_WITHOUT_EXTRAS.replace("import representer", "import typer"))
+    result = in_a_fresh_process(IMPORT_WITHOUT_EXTRAS.replace("import representer.estimators", "import typer"))
     assert result.returncode == 1
     assert "typer" in result.stderr

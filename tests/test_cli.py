@@ -110,6 +110,8 @@ def test_a_table_of_classes_is_fitted_and_predicted(tmp_path: Path) -> None:
     arguments = ("fit", str(data), "--target", "dear", "--folds", "2", "--out", str(model), "--json")
     report = json.loads(invoke(*arguments).stdout)
     assert report["learner"] == "EmbeddingClassifier" and "logistic regression on one-hot" in report["held out"]
+    sets = invoke("predict", str(model), str(data), "--interval", "0.8").stdout.splitlines()
+    assert sets[0].endswith("classes in the set") and sets[1].split(",")[0] in sets[1].split(",")[-1]
     lines = invoke("predict", str(model), str(data)).stdout.splitlines()
     assert lines[0] == "class,probability of no,probability of yes" and len(lines) == 25
     label, no, yes = lines[1].split(",")

@@ -9,7 +9,6 @@ import warnings
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.console import Console
@@ -325,24 +324,15 @@ def predictions(model: Any, frame: "pd.DataFrame", interval: float | None) -> "p
     if not hasattr(model, "classes_"):
         answers = {"prediction": model.predict(frame)}
         if interval is not None:
-            answers["lower"], answers["upper"] = _bounds(model, frame, interval)
+            answers["lower"], answers["upper"] = model.predict_interval(frame, interval).T
         return pd.DataFrame(answers)
     p = model.predict_proba(frame)
     answers = {"class": model.classes_[p.argmax(1)]}
     answers |= {f"probability of {label}": p[:, j] for j, label in enumerate(model.classes_)}
-    if interval is not None and hasattr(model, "predict_set"):
+    if interval is not None:
         inside = model.predict_set(frame, interval)
         answers["classes in the set"] = [" | ".join(map(str, model.classes_[row])) for row in inside]
     return pd.DataFrame(answers)
-
-
-def _bounds(model: Any, frame: "pd.DataFrame", coverage: float) -> Any:
-    """Lower and upper ends of intervals: guaranteed ones where the learner has them, else those of a normal error."""
-    if hasattr(model, "predict_interval"):
-        return model.predict_interval(frame, coverage).T
-    mean, std = model.predict(frame, return_std=True)
-    factor = NormalDist().inv_cdf(0.5 + coverage / 2)
-    return mean - factor * std, mean + factor * std
 
 
 # -- describing -------------------------------------------------------------------------------------------------------

@@ -70,7 +70,7 @@ def test_sampling_of_huge_inputs_answers_or_refuses(sampling):
 @pytest.mark.parametrize("collection", [{1.0, 2.0, 3.0}, {"a": [1.0, 2.0, 3.0]}, (i for i in range(3)), 3.0, None])
 def test_collections_that_are_no_arrays_are_named(collection):
     with pytest.raises((ValueError, TypeError)) as caught:
-        OperatorRidge().fit(collection, [1.0, 2.0, 3.0])
+        OperatorRidge("rbf").fit(collection, [1.0, 2.0, 3.0])
     message = str(caught.value)
     assert "float()" not in message
     assert any(word in message for word in ("array", "Expected", "requires"))
@@ -111,7 +111,7 @@ def test_smiles_are_recognised(kernel):
 
 def test_other_text_is_told_of_kernels_for_text():
     with pytest.raises(ValueError, match=r"Spectrum"):
-        OperatorRidge().fit(["hello world", "good bye", "see you"], [1.0, 2.0, 3.0])
+        OperatorRidge("rbf").fit(["hello world", "good bye", "see you"], [1.0, 2.0, 3.0])
 
 
 def test_a_function_of_matrices_as_kernel_is_told_what_to_do():
@@ -170,14 +170,9 @@ def test_a_stack_of_different_views_takes_batches():
 
 
 PICTURE_LEARNERS = [
-    *(OperatorRidge(), OperatorRidge("auto"), DeepKernelRegressor(), DeepKernelClassifier(), KernelAutoencoder()),
-    *(
-        StructuredPredictor("rbf"),
-        ConditionalMeanEmbedding("rbf"),
-        EmbeddingClassifier(),
-        DeepKernelPCA(),
-        KernelFeatures(),
-    ),
+    *(OperatorRidge("rbf"), DeepKernelRegressor(kernel="rbf"), DeepKernelClassifier(kernel="rbf")),
+    *(KernelAutoencoder(kernel="rbf"), StructuredPredictor("rbf"), ConditionalMeanEmbedding("rbf")),
+    *(EmbeddingClassifier("rbf"), DeepKernelPCA(), KernelFeatures("rbf")),
 ]
 
 
@@ -414,7 +409,7 @@ def test_warnings_name_the_line_of_the_user(name, wrap):
 @pytest.mark.parametrize("rows", [[{1, 2}, {3}] * 30, [{"a": 1}] * 60, "abc"])
 def test_rows_without_an_order_are_told_what_makes_numbers_of_them(rows):
     with pytest.raises(TypeError, match=r"X (holds collections|should be an array)"):
-        OperatorRidge().fit(rows, y)
+        OperatorRidge("rbf").fit(rows, y)
 
 
 def test_a_kernel_that_is_zero_has_no_pivots():

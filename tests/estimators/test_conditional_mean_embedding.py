@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
 
 import naive_embeddings as ne
@@ -21,6 +22,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from representer import ConditionalMeanEmbedding, EmbeddingClassifier, herd, mean_embedding, mmd
+from representer.functions.conditional import best_bandwidth
 from representer.kernels import Delta, Gaussian, Linear, Spectrum
 from representer.metrics import expected_calibration_error, mmd_test, reliability_curve
 
@@ -501,3 +503,54 @@ def test_criterion_value_is_the_leave_one_out_error_without_the_penalty(data, rn
 def test_an_unknown_output_kernel_is_named(data):
     with pytest.raises(ValueError, match="output_kernel='x' is not a kernel"):
         ConditionalMeanEmbedding("rbf", output_kernel="x").fit(*data)
+
+
+# -- far from the samples, and densities ------------------------------------------------------------------------------
+def test_far_from_all_samples_the_distribution_is_that_of_all_targets():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 1))
+    y = np.exp(X[:, 0]) + 1.0 + 0.1 * rng.normal(size=80)
+    model = ConditionalMeanEmbedding(max_iter=20).fit(X, y)
+    far = [[1e6], [-1e6]]
+    np.testing.assert_allclose(model.weights(far), 1 / 80, rtol=1e-9)
+    np.testing.assert_allclose(model.mean(far), y.mean())
+    np.testing.assert_allclose(model.quantile(far, [0.5]), np.quantile(y, 0.5, method="inverted_cdf"))
+    weights = rng.integers(0, 3, 80).astype(float)
+    weighted = ConditionalMeanEmbedding(max_iter=20).fit(X, y, sample_weight=weights)
+    np.testing.assert_allclose(weighted.mean(far), np.average(y, weights=weights))
+    near = np.linspace(-1, 1, 9)[:, None]  # the weights of the fit itself
+    np.testing.assert_allclose(model.weights(near), model.system_.weights(near))
+    np.testing.assert_allclose(model.weights(near) @ y, model.mean(near))
+
+
+def test_densities_of_two_branches():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-2, 2, size=300)
+    y = rng.choice([-1, 1], 300) * x + 0.2 * rng.normal(size=300)
+    model = ConditionalMeanEmbedding("rbf", Gaussian(0.5)).fit(x[:, None], y)
+    grid, queries = np.linspace(-5, 5, 1001), np.linspace(-1.7, 1.7, 18)
+    density = model.density(queries[:, None], grid)
+    np.testing.assert_allclose(density.sum(1) * 0.01, 1.0, atol=2e-3)
+    truth = sum(stats.norm.pdf(grid, sign * queries[:, None], 0.2) for sign in (-1, 1)) / 2
+    assert (np.abs(density - truth).sum(1) * 0.01).mean() < 0.6
+    scott = dataclasses.replace(model.function_, bandwidth=None).density(queries[:, None], grid[:, None], None)
+    assert (np.abs(scott.numpy() - truth).sum(1) * 0.01).mean() > 0.7
+
+
+def test_the_bandwidth_has_the_most_log_density_for_left_out_samples():
+    rng = np.random.default_rng(0)
+    Y = torch.from_numpy(rng.normal(size=(30, 1)))
+    weights = torch.from_numpy(rng.dirichlet(np.ones(30), 30) * 1.2 - 0.2 / 30)
+    found = best_bandwidth(weights, Y, torch.arange(30))
+    grid, spread = np.linspace(-9, 9, 4001), float(Y.max() - Y.min())
+    scores = {}
+    for k in range(14):
+        h = float(Y.std(correction=0)) * 2 ** (-k / 2)
+        values = [w @ stats.norm.pdf(grid[None], Y.numpy(), h) for w in weights.numpy()]
+        masses = [np.maximum(0, v).sum() * (grid[1] - grid[0]) for v in values]
+        own = [
+            max(0, w @ stats.norm.pdf(y, Y.numpy()[:, 0], h))
+            for w, y in zip(weights.numpy(), Y.numpy()[:, 0], strict=True)
+        ]
+        scores[h] = np.mean(np.log(0.99 * np.array(own) / masses + 0.01 / spread))
+    np.testing.assert_allclose(found, max(scores, key=scores.get))

@@ -114,3 +114,65 @@ def test_digits_that_were_never_seen_have_less_support():
     inside, outside = model.support(known[250:400]), model.support(other)
     assert np.mean(inside[:, None] > outside) > 0.85  # the area under the curve
     assert np.mean(outside < model.support_threshold_) > 5 * np.mean(inside < model.support_threshold_)
+
+
+# -- probabilities far from the samples -------------------------------------------------------------------------------
+CLASSIFIERS = {
+    "stack": EmbeddingClassifier(),
+    "one kernel": EmbeddingClassifier("rbf", max_iter=10),
+    "no constant": EmbeddingClassifier(Gaussian(1.0), alpha=1e-3, fit_intercept=False),
+    "landmarks": EmbeddingClassifier(Gaussian(1.0), alpha=1e-3, approximation=Nystroem(20), random_state=0),
+    "random features": EmbeddingClassifier(Gaussian(1.0), alpha=1e-3, approximation=RandomFeatures(99), random_state=0),
+    "deep": DeepKernelClassifier([(Gaussian(1.0), 2)], Gaussian(1.0), alpha=1e-2, max_iter=5, random_state=0),
+    "hinge": DeepKernelClassifier([], Gaussian(1.0), "hinge", alpha=1e-2, random_state=0),
+}
+
+
+@pytest.fixture(scope="module")
+def rare():
+    """Few samples of one class, around those of another one, which has a share of nine in eleven."""
+    rng = np.random.default_rng(1)
+    X = np.vstack([rng.normal(size=(90, 2)), 4 * rng.normal(size=(20, 2))])
+    return X, np.array(["often"] * 90 + ["seldom"] * 20)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_far_from_all_samples_classes_have_their_shares(name, rare, tmp_path):
+    X, y = rare
+    model = CLASSIFIERS[name].fit(X, y)
+    far = np.array([[1e7, 0.0], [-1e7, 1e7]])
+    np.testing.assert_allclose(model.predict_proba(far), [[9 / 11, 2 / 11]] * 2, rtol=1e-6)
+    assert list(model.predict(far)) == ["often"] * 2
+    line = np.linspace(-60, 60, 300)[:, None] * [[1.0, 0.5]]
+    for Z in (X, line):
+        np.testing.assert_array_equal(model.predict(Z), model.classes_[model.predict_proba(Z).argmax(1)])
+    again = representer.load(model.save(tmp_path / "model"))
+    np.testing.assert_allclose(again.predict_proba(line), model.predict_proba(line), rtol=1e-8)
+
+
+def test_weights_count_in_the_shares(rare):
+    X, y = rare
+    model = EmbeddingClassifier(Gaussian(1.0), alpha=1e-3, class_weight="balanced").fit(X, y)
+    np.testing.assert_allclose(model.predict_proba([[1e7, 0.0]]), [[0.5, 0.5]])
+    weights = np.where(y == "seldom", 1.0, 0.0)
+    weights[:20] = 3.0
+    weighted = EmbeddingClassifier(Gaussian(1.0), alpha=1e-3).fit(X, y, sample_weight=weights)
+    np.testing.assert_allclose(weighted.predict_proba([[1e7, 0.0]]), [[0.75, 0.25]])
+
+
+def test_where_samples_support_an_input_probabilities_are_those_of_the_calibration(rare):
+    X, y = rare
+    model = EmbeddingClassifier(Gaussian(1.0), alpha=1e-3).fit(X, y)
+    far, new = model.far_field_, np.linspace(-40, 40, 80)[:, None] * [[1.0, 0.3]]
+    calibrated = model.calibration_(model.embedding(new))
+    trust = np.minimum(1, model.support(new) / far.reference)[:, None] ** far.power
+    np.testing.assert_allclose(model.predict_proba(new), trust * calibrated + (1 - trust) * [[9 / 11, 2 / 11]])
+    assert (trust == 1).any() and (trust < 0.9).any()
+
+
+def test_a_linear_kernel_goes_on_for_ever(rare):
+    X, y = rare
+    model = EmbeddingClassifier(Linear(), alpha=1e-3).fit(X, y)
+    assert model.far_field_ is None
+    np.testing.assert_allclose(model.predict_proba(9 * X), model.calibration_(model.embedding(9 * X)))

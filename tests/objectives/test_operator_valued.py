@@ -390,3 +390,16 @@ def test_the_moments_of_the_gradient_by_a_loop(spectrum, shift):
     expected = sum(d[k] * torch.outer(g[:, k], g[:, k]) * (U.mT @ (t[:, k, None] * U)) for k in range(p))
     found = _weighted_moments(U, t, e, d, g)
     assert (found - expected).abs().max() <= 1e-8 * expected.abs().max()
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+def test_groups_at_alphas_beyond_all_data_have_the_limit_and_no_lapack_error(intercept):
+    """A search may step that far: f is zero, beside the constant of the samples that are left."""
+    inputs, Y = torch.arange(6.0, dtype=torch.float64)[:, None], torch.arange(6.0, dtype=torch.float64)[:, None] ** 2
+    groups, ones = torch.tensor([0, 0, 1, 2, 3, 4]), torch.ones(6, dtype=torch.float64)
+    data = RidgeData(Decomposable(Gaussian(1.0)), inputs, Y, ones, groups=groups, intercept=intercept)
+    means = torch.stack([Y[groups != g].mean() if intercept else Y.new_zeros(()) for g in groups])
+    expected = ((Y[:, 0] - means) ** 2).mean()
+    for alpha in (1e12, 1e100):
+        found = cross_validation(data, torch.tensor(alpha, dtype=torch.float64))
+        torch.testing.assert_close(found, expected, rtol=1e-8, atol=0.0)

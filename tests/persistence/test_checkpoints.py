@@ -25,13 +25,13 @@ from representer import (
     OperatorRidge,
     StructuredPredictor,
 )
-from representer.approximation import Nystroem
+from representer.approximation import Landmarks, Nystroem
 from representer.kernels import Gaussian
 from representer.optimize import lbfgs, with_gradient
 from representer.persistence import ModelFileError
 from representer.persistence.checkpoints import FileJournal, read_record
 from representer.persistence.known import known
-from representer.samples import Block, InMemory, close_journal, open_journal
+from representer.samples import Block, InMemory, close_journal, on_dask, open_journal
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(26, 2))
@@ -188,6 +188,32 @@ def test_a_sum_goes_on_at_its_next_block(tmp_path: Path) -> None:
     assert torch.equal(run(last), expected) and last.calls == 13 - 5
     again = Count()
     assert torch.equal(run(again), expected) and again.calls == 0
+
+
+def test_a_sum_on_dask_goes_on_at_its_next_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    da = pytest.importorskip("dask.array")
+    monkeypatch.setattr(on_dask, "RESUMED_CHUNKS", 3)
+    data = rng.normal(size=(60, 2))
+    target = np.sin(data[:, 0])
+    model = OperatorRidge(Gaussian(1.0), alpha=1e-3, approximation=Landmarks(data[:15]), random_state=0)
+    chunks, targets = da.from_array(data, chunks=(5, -1)), da.from_array(target, chunks=5)
+    expected = clone(model).fit(chunks, targets).predict(data)
+    checkpoint, keep = Checkpoint(tmp_path, every=1e-9), FileJournal.keep_sum
+    kept = []
+
+    def kept_or_killed(journal, question, n_terms, value):
+        keep(journal, question, n_terms, value)
+        kept.append(n_terms)
+        if len(kept) in (2, 3):
+            raise Killed
+
+    monkeypatch.setattr(FileJournal, "keep_sum", kept_or_killed)
+    for _ in range(2):
+        with pytest.raises(Killed):
+            clone(model).set_callbacks(checkpoint).fit(chunks, targets)
+    resumed = clone(model).set_callbacks(checkpoint).fit(chunks, targets)
+    assert kept[:4] == [1, 2, 3, 4]
+    np.testing.assert_allclose(resumed.predict(data), expected, rtol=1e-10)
 
 
 def test_a_torn_file_is_read_up_to_the_tear(tmp_path: Path) -> None:

@@ -48,6 +48,7 @@ from representer.preimage import (
     candidate_scores,
 )
 from representer.preimage.labels import best_threshold, best_thresholds
+from representer.preimage.probabilities import far_field
 from representer.testing import check_kernel
 
 RNG = np.random.default_rng(0)
@@ -753,3 +754,54 @@ def test_a_threshold_is_chosen_with_the_cap_on_labels(measure: str) -> None:
 def test_arrays_are_no_options(decoder: Decoder, kernel: Kernel, Y: object, match: str) -> None:
     with pytest.raises(ValueError, match=match):
         decoder.resolve(kernel, Y)
+
+
+# -- far from the samples ---------------------------------------------------------------------------------------------
+class _Told:
+    """A support that says what it is told of left-out samples, and of new ones that they are what they are."""
+
+    bounded = True
+
+    def __init__(self, left_out):
+        self._left_out = torch.tensor(left_out, dtype=torch.float64)
+
+    def __call__(self, X):
+        return torch.as_tensor(X)
+
+    def left_out(self):
+        return self._left_out
+
+    def at_rest(self):
+        return self
+
+
+def test_left_out_samples_are_doubted_only_where_that_is_better():
+    support = np.linspace(0.02, 1.0, 99)
+    Y = torch.zeros(99, 2, dtype=torch.float64)
+    Y[:, 0] = 1.0
+    Y[::9] = torch.tensor([0.0, 1.0])
+    right = np.where(Y.numpy() > 0, 0.9, 0.1)
+    trusting = far_field(_Told(support), right, Y)
+    np.testing.assert_allclose((trusting.reference, trusting.shares[0]), (0.01, 88 / 99))
+    np.testing.assert_allclose(
+        trusting(right[:3], np.array([0.0, 0.01, 1.0])), [[88 / 99, 11 / 99], right[1], right[2]]
+    )
+    wrong = np.where((support < 0.06)[:, None], right[:, ::-1], right)
+    doubting = far_field(_Told(support), wrong, Y)
+    assert doubting.reference == np.quantile(support, 0.05)
+
+
+def test_the_far_field_has_the_least_cross_entropy_of_what_it_compares():
+    rng = np.random.default_rng(0)
+    support, Y = rng.uniform(size=60), torch.nn.functional.one_hot(torch.from_numpy(rng.integers(0, 3, 60)), 3)
+    p, w = rng.dirichlet(np.ones(3), 60), torch.from_numpy(rng.uniform(0.5, 2, 60))
+    found = far_field(_Told(support), p, Y, w)
+    shares = np.average(Y.numpy(), axis=0, weights=w)
+    losses = {}
+    for reference in [support.min() / 2, *np.quantile(support, [0.01, 0.05])]:
+        for power in (0.25, 1.0, 4.0):
+            trust = np.minimum(1, support / reference)[:, None] ** power
+            mixed = trust * p + (1 - trust) * shares
+            losses[reference, power] = -np.average(np.log((mixed * Y.numpy()).sum(1)), weights=w)
+    np.testing.assert_allclose((found.reference, found.power), min(losses, key=losses.get))
+    np.testing.assert_allclose(found.shares, shares)

@@ -62,7 +62,7 @@ from representer.linalg import RoundingNotes, noted_rounding, row_blocks
 from representer.notices import NumericalWarning, warn
 from representer.operators import OperatorKernel, Representation, takes_gaps, takes_sparse
 from representer.optimize import Deadline, HistoryEntry
-from representer.persistence import FitRecord, fingerprint, schema, write_model
+from representer.persistence import FitRecord, fingerprint, lightened, model_card, schema, write_model
 from representer.samples import (
     Data,
     HeldSamples,
@@ -259,9 +259,10 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
     def set_params(self, **params: Any) -> Any:
         """Set parameters, ``kernel__lengthscale`` also where the kernel is given by its name. All of them, or none."""
         for argument in self.kernel_arguments:
-            if any(name.startswith(f"{argument}__") for name in params):
+            nested_names = [name for name in params if name.startswith(f"{argument}__")]
+            if nested_names:
                 kernel = params.get(argument, getattr(self, argument))
-                params[argument] = self.named_kernel(kernel) if isinstance(kernel, str) else kernel
+                params[argument] = self._named_by(nested_names[0], kernel) if isinstance(kernel, str) else kernel
         nested = {
             name: value
             for name, value in params.items()
@@ -272,6 +273,13 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
             for name, value in nested.items():
                 self._set_listed(name, value)
         return self
+
+    def _named_by(self, parameter: str, name: str) -> Kernel:
+        """The kernel that a short name means; an error says which parameter of it was to be set."""
+        try:
+            return self.named_kernel(name)
+        except ValueError as error:
+            raise ValueError(f"Invalid parameter {parameter!r} for {type(self).__name__}: {error}") from error
 
     def _set_listed(self, name: str, value: Any) -> None:
         """Set the parameter of a value in a list, such as ``layers__0__alpha``."""
@@ -311,6 +319,42 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         check_is_fitted(self)
         record = getattr(self, "_record", None)
         return write_model(self, path, learners=library_learners(), record=record, compress=compress)
+
+    def card(self, X: Data = None, y: Data = None) -> str:
+        """What someone should know who is given the model, in Markdown.
+
+        Parameters
+        ----------
+        X, y : data, optional
+            Samples that the fit has not seen: the score, the coverage of 90 % intervals and the share of inputs unlike
+            the training data are measured on them.
+
+        Returns
+        -------
+        card : str
+            The model and its arguments, its training data, scores, limits and versions.
+        """
+        check_is_fitted(self)
+        return model_card(self, X, y)
+
+    def compressed(self, tolerance: float = 1e-3) -> Any:
+        """A light copy of the model: the projection of its function onto as few of its anchors as a tolerance allows.
+
+        It keeps no training data and no system: it predicts, and deviations, intervals and left-out samples are asked
+        of the model itself.
+
+        Parameters
+        ----------
+        tolerance : float, default=1e-3
+            The largest error at the anchors, relative to the largest value of the function there.
+
+        Returns
+        -------
+        learner : of the same class
+            Its ``compression_`` says how many anchors are left, and the error that was measured.
+        """
+        check_is_fitted(self)
+        return lightened(self, tolerance, self.training_data)
 
     def to_torch(self) -> torch.nn.Module:
         """The fitted function of vectors as a ``torch.nn.Module``, for programs that know torch and not this library.

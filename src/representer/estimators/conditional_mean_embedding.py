@@ -92,8 +92,10 @@ class ConditionalMeanEmbedding(KernelLearner):
     validation_fraction : float, default=0.25
         The share that ``criterion="validation"`` holds out.
     fit_intercept : bool, default=True
-        Add a constant b that costs nothing: weights then sum to one, and far from all samples the distribution is that
-        of all of Y. False is the estimator of the literature, whose weights fade to zero there.
+        Add a constant b that costs nothing: weights then sum to one, and far from all samples (where ``support`` is a
+        hundredth of what any left-out sample has, unless k(x, x) is unbounded, or the fit an approximate one) they
+        become equal: the distribution is that of all of Y. False is the estimator of the literature, whose weights fade
+        to zero there.
     shrinkage : float, default=1.0
         As in ``EmbeddingClassifier``.
     n_restarts : int, default=1
@@ -706,8 +708,8 @@ class ConditionalMeanEmbedding(KernelLearner):
     def density(self, X: Data, y: Data, bandwidth: float | None = None) -> np.ndarray:
         """The density of Y given X = x, smoothed by a Gaussian, clipped at zero and divided by its integral.
 
-        With negative weights the integral is a numerical one, good to about three digits. Where the weights have no
-        positive sum, far from all samples without an intercept, the density is that of all targets.
+        With negative weights the integral is a numerical one, of several outputs good to about three digits. Where the
+        weights have no positive sum, far from all samples without an intercept, the density is that of all targets.
 
         Parameters
         ----------
@@ -716,8 +718,9 @@ class ConditionalMeanEmbedding(KernelLearner):
         y : array-like of shape (m,) or (m, n_outputs)
             Where; with several outputs also one point (n_outputs,).
         bandwidth : float or None, default=None
-            Standard deviation of the Gaussian; None: Scott's rule for the conditional standard deviations and the
-            effective number of samples 1/Σ_i w_i², at least a hundredth of the marginal standard deviations.
+            Standard deviation of the Gaussian. None: for targets of one dimension the one of most log density for
+            left-out samples (of an exact fit to at most 2,500); otherwise Scott's rule for the conditional standard
+            deviations and the effective number of samples 1/Σ_i w_i², at least a hundredth of the marginal ones.
 
         Returns
         -------

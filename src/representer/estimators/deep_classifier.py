@@ -10,6 +10,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.class_weight import compute_class_weight, compute_sample_weight
 from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
 
 from representer.approximation import Nystroem
 from representer.estimators.base import KernelLearner, fitting
@@ -49,18 +50,21 @@ from representer.preimage.probabilities import (
     SAME,
     Calibration,
     CodesCalibration,
+    FarField,
     base_rates,
     calibrate,
     calibrate_codes,
+    far_field,
     is_constant,
 )
 from representer.problems.composition import convex_loss, squared_loss
 from representer.problems.deep import DeepSolution
 from representer.problems.spread import DeepSpread
 from representer.problems.stack import CodesLogLoss, Members
-from representer.samples import Data, InMemory, Samples, TrainingSamples, as_rows, is_dask, plain
+from representer.samples import Data, HeldSamples, InMemory, Samples, TrainingSamples, as_rows, is_dask, plain
 from representer.systems import StackedSystem
 from representer.systems.ridge import SummedSystem
+from representer.systems.support import Support
 from representer.values import NONE, one_of
 
 LOSSES = ("logistic", "hinge", "squared_hinge", "squared")
@@ -213,6 +217,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
     members_: Members
     weights_: np.ndarray
     calibration_: Calibration | CodesCalibration | None
+    far_field_: FarField | None = None
     system_: DeepSpread | SummedSystem | StackedSystem | None
     training_data = ("system_", "members_")
 
@@ -300,6 +305,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         samples, inputs = self._samples(composition.input_kernel, X, y, sample_weight, groups)
         squared = self.loss == "squared"
         loss = squared_loss(self.fit_intercept) if squared else convex_loss(self.loss, self.fit_intercept)
+        self.far_field_ = None
         # Cross entropy has probabilities of its own.
         self.calibration_ = Calibration(1.0) if self.loss == "logistic" else None
         problem = deep_regression(self, composition, samples, inputs, loss, self._labels)
@@ -318,9 +324,20 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         else:
             held = solution.outer.system.held
             weights = None if held.weights is None else torch.from_numpy(held.weights)
-            left_out = solution.outer.left_out().cpu()
-            self.calibration_ = calibrate(left_out, torch.from_numpy(self._labels(held.Y)), weights)
+            left_out, places = solution.outer.left_out().cpu(), torch.from_numpy(self._labels(held.Y))
+            self.calibration_ = calibrate(left_out, places, weights)
+            self._keep_far_field(left_out, places, weights, problem.seen.inputs)
         return self
+
+    def _keep_far_field(
+        self, decisions: Tensor, labels: Tensor, weights: Tensor | None, seen: Data, rows: Tensor | None = None
+    ) -> None:
+        """What probabilities are far from the samples that were seen, by left-out decisions about rows of them."""
+        if self._data_kernel().domain == "gram" or self.calibration_ is None:
+            return
+        support = Support.of(self.function_, self.alpha_, held=HeldSamples(np.empty(0), plain(seen), None, None))
+        indicators = torch.nn.functional.one_hot(labels, len(self.classes_))
+        self.far_field_ = far_field(support, self.calibration_(plain(decisions)), indicators, weights, rows)
 
     def _fit_stack(self, stack: Stack, X: Data, y: Data, sample_weight: Any, groups: Any) -> Self:
         """Shallow fits, and a composition where the data accept it; both by squared loss on the classes' codes."""
@@ -329,10 +346,12 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         solution = deep_stack(self, stack, samples, inputs, CodesLogLoss(), self._labels)
         self._keep_attributes(stack_attributes(solution))
         self.system_ = solution.system
-        self.calibration_ = None
+        self.calibration_ = self.far_field_ = None
         if self.calibration is not None:
-            left_out = solution.system.left_out_sample() if solution.left_out is None else solution.left_out
-            self.calibration_ = calibrate_codes(left_out[1].cpu(), left_out[0].Y.cpu(), left_out[0].weights)
+            block, values = solution.system.left_out_sample() if solution.left_out is None else solution.left_out
+            self.calibration_ = calibrate_codes(values.cpu(), block.Y.cpu(), block.weights)
+            places = torch.from_numpy(self._labels(plain(block.Y)))
+            self._keep_far_field(values.cpu(), places, block.weights, inputs)
         if isinstance(samples, InMemory):
             block = samples.samples
             weights = None if block.weights is None else plain(block.weights)
@@ -414,6 +433,8 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
             self.calibration_ = base_rates(targets, len(self.classes_), weights)
         else:
             self.calibration_ = calibrate(torch.cat(decisions), targets, weights)
+            if len(parts) == len(problem.splits.folds(None)):  # the fit was not interrupted
+                self._keep_far_field(torch.cat(decisions), targets, weights, problem.seen.inputs, rows)
 
     # -- the fitted function ------------------------------------------------------------------------------------------
     @property
@@ -454,17 +475,27 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         Returns
         -------
         y : ndarray of shape (n_samples,)
-            The class of the largest decision value, the most frequent one of several.
+            The class of the largest decision value, the most frequent one of several; far from all samples the most
+            frequent class.
         """
         if is_dask(X):
             check_is_fitted(self)
             return self._lazily("predict", X, None, dtype=self.classes_.dtype)
-        decisions = self._decisions(X)
+        check_is_fitted(self)
+        inputs = self._new_inputs(X, self._data_kernel())
+        decisions = plain(self.function_(inputs))
+        chosen = self._chosen(decisions)
+        if self.calibration_ is not None and self.far_field_ is not None:
+            chosen = self.far_field_.classes(chosen, self.calibration_(decisions), inputs)
+        return self.classes_[chosen]
+
+    def _chosen(self, decisions: np.ndarray) -> np.ndarray:
+        """The number of the class of the largest decision value, of the most frequent one of several."""
         if decisions.shape[1] == 1:
-            return self.classes_[(decisions[:, 0] > 0).astype(int)]
+            return (decisions[:, 0] > 0).astype(int)
         largest = decisions.max(1, keepdims=True)
         tied = decisions >= largest - SAME * np.abs(decisions).max(1, keepdims=True)
-        return self.classes_[np.where(tied, self.class_count_, -1).argmax(1)]
+        return np.where(tied, self.class_count_, -1).argmax(1)
 
     def predict_set(self, X: Data, coverage: float = 0.9) -> np.ndarray:
         """Which classes cannot be excluded, with a guarantee: CV+ (Romano, Sesia and Candès, 2020).
@@ -508,19 +539,22 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         if is_dask(X):
             check_is_fitted(self)
             return self._lazily("predict_proba", X, len(self.classes_), dtype=np.float64)
-        decisions = self._decisions(X)
+        check_is_fitted(self)
+        inputs = self._new_inputs(X, self._data_kernel())
+        decisions = plain(self.function_(inputs))
         if self.calibration_ is None:
             raise AttributeError(
                 "The model was not calibrated, and its loss has no probabilities of its own. Fit with "
                 "calibration='cv', or use loss='logistic'."
             )
-        return self.calibration_(decisions)
+        probabilities = self.calibration_(decisions)
+        return probabilities if self.far_field_ is None else self.far_field_(probabilities, inputs)
+
+    _data_kernel = DeepKernelRegressor._data_kernel
+    _supporting_samples = DeepKernelRegressor._supporting_samples
 
     # -- why ----------------------------------------------------------------------------------------------------------
     _system_inputs = DeepKernelRegressor._system_inputs
-
-    def _data_kernel(self) -> OperatorKernel:
-        return self.function_.kernel
 
     def _has_flat_answers(self) -> bool:
         return len(self.classes_) == 2

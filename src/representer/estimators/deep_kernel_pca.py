@@ -18,7 +18,7 @@ from torch import Tensor
 from representer.approximation import Nystroem
 from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.operator_ridge import OperatorRidge
-from representer.estimators.validation import Check, approximated_by, kernel_domain, one_kernel, seed_of
+from representer.estimators.validation import Check, approximated_by, kernel_domain, seed_of, single_kernel
 from representer.functions.levels import Levels
 from representer.inspection import levels as inspection
 from representer.inspection.levels import ApproximationBounds
@@ -70,6 +70,7 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         where the search starts; a name (``"rbf"``) above the first level stands for a lengthscale of 1. ``"auto"``, for
         vectors, is a Gaussian kernel: the first has the narrowest width, of some multiples of the median distance, with
         which as much of held-out samples is recovered as with the best, within a standard error (see ``score``).
+        For gaps, frames and objects the first ``"auto"`` is what ``kernels.suggest(X).single`` says.
     eta : float or list of float, default=1.0
         The weights η_j: a small |η_j| gives a level more weight. With a negative η_j the level keeps its leading
         variance, but the level below works against it: a saddle, where the kept eigenvectors need not be the leading
@@ -256,10 +257,8 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
 
     def __sklearn_tags__(self) -> Any:
         tags, kernel = super().__sklearn_tags__(), self.kernel
-        first = one_kernel(kernel[0] if isinstance(kernel, list | tuple) and len(kernel) else kernel)
+        first = kernel[0] if isinstance(kernel, list | tuple) and len(kernel) else kernel
         tags.input_tags.pairwise, tags.input_tags.sparse = kernel_domain(first) == "gram", takes_sparse(first)
-        if isinstance(kernel, str):
-            tags.input_tags.allow_nan = False  # "auto" is a kernel of vectors here
         return tags
 
     # -- fitting ------------------------------------------------------------------------------------------------------
@@ -285,7 +284,7 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
             decoder.check()
         model = LevelModel.of(
             self.n_components,
-            self.kernel,
+            self._stated_kernels(X),
             self.eta,
             center=self.center,
             extension=self.extension,
@@ -297,6 +296,18 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         choice = problem.choose()
         self._keep(problem, choice, problem.solve(choice))
         return self
+
+    def _stated_kernels(self, X: Data) -> Any:
+        """The kernels of the levels; the first ``"auto"`` is what is suggested for data that are no vectors."""
+        listed = isinstance(self.kernel, list | tuple)
+        first = self.kernel[0] if listed and len(self.kernel) else self.kernel
+        suggested = single_kernel(first, X, "auto")
+        if suggested is first or isinstance(suggested, str):
+            return self.kernel
+        if listed:
+            return [suggested, *self.kernel[1:]]
+        depth = next((np.size(entries) for entries in (self.n_components, self.eta) if np.ndim(entries)), 1)
+        return [suggested, *["auto"] * (depth - 1)]
 
     def _samples(self, kernel: Kernel, X: Data) -> Samples:
         """The samples, checked, without targets."""

@@ -315,7 +315,9 @@ def deep_stack(
     settings = SearchSettings(
         criterion, seed=seed, verbose=learner.verbose, callback=deep_settings.callback, deadline=deep_settings.deadline
     )
-    if learner.layers != "auto" or stack.domain != "vectors" or isinstance(inputs, SparseRows):
+    # An inner layer is a function of all entries of a vector: sparse rows and gaps stay as they are.
+    shallow_data = stack.domain != "vectors" or isinstance(inputs, SparseRows) or takes_gaps(stack)
+    if learner.layers != "auto" or shallow_data:
         weights = None if isinstance(stack.weights, str) else np.asarray(stack.weights, dtype=np.float64)
         shallow = StackProblem(problems, stacking, weights)
         return shallow.solve(shallow.choose(settings))
@@ -995,7 +997,8 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
 
     def _supporting_samples(self) -> dict[str, HeldSamples]:
         """The samples that the inner layers have seen; those that a fit by sums holds are images."""
-        return {"held": HeldSamples(np.empty(0), self.X_fit_, None, None)}
+        X = getattr(self, "X_fit_", None) if self._training_samples is None else self._training_samples.X
+        return {} if X is None else {"held": HeldSamples(np.empty(0), X, None, None)}
 
     # -- the fitted composition ---------------------------------------------------------------------------------------
     def transform_layers(self, X: Data) -> list[np.ndarray]:

@@ -41,6 +41,7 @@ from representer.operators import Representation, original, replicates
 from representer.optimize import Choice, HistoryEntry, keep_going
 from representer.preimage.probabilities import (
     EmbeddingCalibration,
+    FarField,
     clip_normalized,
     embedding_entropy,
     entropy_of,
@@ -99,11 +100,11 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         How much the lengthscales of the features are drawn towards a common multiple of where the data put them: a
         normal prior on their logarithms with variance 1/shrinkage. 0 is the paper's.
     fit_intercept : bool, default=True
-        Add a constant b that costs nothing: the estimates then sum to one, and far from all samples they are the shares
-        of the classes instead of zero. False is the paper's.
+        Add a constant b that costs nothing: the estimates then sum to one. False is the paper's.
     calibration : {"loo", None}, default="loo"
-        ``"loo"``: probabilities are softmax(τ asinh(f/δ)) with τ and δ fitted to leave-one-out estimates. None: they
-        are the clip-normalised estimates, equation (6).
+        ``"loo"``: probabilities are softmax(τ asinh(f/δ)) with τ and δ fitted to leave-one-out estimates; far from all
+        samples (where ``support`` is less than left-out samples have) they go to the shares of the classes, unless
+        k(x, x) is unbounded. None: they are the clip-normalised estimates, equation (6).
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes, by label, that multiply those of their samples; ``"balanced"`` gives all classes the
         same total weight.
@@ -161,6 +162,9 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         r = √(‖f‖² sup k(x, x)) of Theorem 4.
     calibration_ : EmbeddingCalibration or None
         What makes probabilities of estimates.
+    far_field_ : FarField or None
+        What brings probabilities to the shares of the classes where the samples do not support an input; None without
+        a calibration, and for kernels with unbounded k(x, x) alone.
     dual_coef_ : ndarray of shape (n_anchors, n_classes)
         Coefficients of f on the samples or landmarks, or on the features if there are fewer of them; in a stack each of
         ``function_.functions`` has its own.
@@ -214,6 +218,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
     weights_: np.ndarray
     alpha_: Any
     calibration_: EmbeddingCalibration | None
+    far_field_: FarField | None = None
     _training_loss: float | None
     _dependence: str | None  # what makes the samples of the fit other than independent and alike
     training_data = ("system_", "loo_estimates_", "history_", "members_")
@@ -415,6 +420,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
     def _keep(self, solution: ClassSolution) -> None:
         self.function_, self.system_ = solution.function, solution.system
         self.calibration_, self.loo_estimates_ = solution.calibration, solution.loo_estimates
+        self.far_field_ = solution.far_field
         self.complexity_, self._largest = solution.complexity, solution.largest
         self._training_loss, choice = solution.training_loss, solution.choice
         self.kernel_, self.alpha_ = choice.model, solution.system.alpha
@@ -602,13 +608,17 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         Returns
         -------
         y : ndarray of shape (n_samples,)
-            The class of the largest estimate.
+            The most probable class; that of the largest estimate, but for samples far from all others.
         """
         check_is_fitted(self)
         if is_dask(X):
             return self._lazily("predict", X, None, dtype=self.classes_.dtype)
-        estimates = self.embedding(X)
-        return self.classes_[estimates.argmax(1)]
+        inputs = self._new_inputs(X, self.kernel_)
+        estimates = plain(self.function_(inputs))
+        chosen = estimates.argmax(1)
+        if self.calibration_ is not None and self.far_field_ is not None:
+            chosen = self.far_field_.classes(chosen, self.calibration_(estimates), inputs)
+        return self.classes_[chosen]
 
     def predict_proba(self, X: Data, kind: str | None = None) -> np.ndarray:
         """Predict class probabilities.
@@ -628,7 +638,8 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         check_is_fitted(self)
         if is_dask(X):
             return self._lazily("predict_proba", X, len(self.classes_), kind=kind)
-        estimates = self.embedding(X)
+        inputs = self._new_inputs(X, self.kernel_)
+        estimates = plain(self.function_(inputs))
         if kind is None:
             kind = "clipped" if self.calibration_ is None else "calibrated"
         if kind not in KINDS:
@@ -639,7 +650,8 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
             return clip_normalized(estimates)
         if self.calibration_ is None:
             raise ValueError("kind='calibrated' needs a model that was fitted with calibration='loo'.")
-        return self.calibration_(estimates)
+        probabilities = self.calibration_(estimates)
+        return probabilities if self.far_field_ is None else self.far_field_(probabilities, inputs)
 
     def predict_set(self, X: Data, coverage: float = 0.9) -> np.ndarray:
         """Which classes cannot be excluded, with a guarantee: CV+ (Romano, Sesia and Candès, 2020).

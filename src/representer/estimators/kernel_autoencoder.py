@@ -35,6 +35,7 @@ from representer.estimators.validation import (
     check_inputs,
     one_kernel,
     seed_of,
+    single_kernel,
 )
 from representer.functions import Composed, CompositionNetwork, Expansion, Layer
 from representer.kernels import Kernel, as_kernel
@@ -80,7 +81,8 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         The kernel of the data, in whose RKHS the encoder lies; ``"precomputed"`` for Gram matrices. A number in a
         kernel stays; a word lets the data decide it. ``"auto"``, for vectors, is ``Gaussian("auto")``: its width is
         learned by the ``criterion``, together with the penalties; where both of them are numbers, it is ``"rbf"``,
-        whose width is the median distance of the data.
+        whose width is the median distance of the data. For frames with words or gaps, and for objects, it is what
+        ``kernels.suggest(X).single`` says.
     decoder_kernel : Kernel, OperatorKernel or str, default="auto"
         The kernel on codes, also of inner layers after the first that are given as sizes; ``"auto"`` as for ``kernel``.
     target : {"auto", "features", "kernel"} or Kernel, default="auto"
@@ -285,8 +287,10 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         learned = isinstance(self.alpha, str) or isinstance(self.encoder_alpha, str)
         return one_kernel(kernel, "auto" if learned else "median")
 
-    def _layers(self) -> list[Layer]:
-        """The inner layers that n_components describes; a share of the variance decides the size of one."""
+    def _layers(self, first: OperatorKernel) -> list[Layer]:
+        """The inner layers that n_components describes, of which the first sees the data; a share of the variance
+        decides the size of one.
+        """
         given = self.n_components
         if self._share is not None:
             given = 1
@@ -300,7 +304,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
             raise ValueError("n_components is an empty list: an autoencoder needs at least one inner layer.")
         layers = []
         for i, entry in enumerate(entries):
-            kernel = self._one_kernel(self.kernel if i == 0 else self.decoder_kernel)
+            kernel = first if i == 0 else self._one_kernel(self.decoder_kernel)
             short = is_count(entry)
             layer = Layer(kernel, int(entry), alpha=self.encoder_alpha) if short else as_layer(entry)
             if isinstance(layer.alpha, str):
@@ -318,11 +322,12 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
             return self.approximation
         return Nystroem(BATCH_LANDMARKS)
 
-    def _first_kernel(self) -> OperatorKernel:
-        """The kernel that sees the data."""
+    def _first_kernel(self, X: Data = None) -> OperatorKernel:
+        """The kernel that sees the data; without them, that of vectors."""
         entries = self.n_components if isinstance(self.n_components, list | tuple) else ()
         if not entries or is_count(entries[0]):
-            return as_operator_kernel(self._one_kernel(self.kernel), None)
+            kernel = self.kernel if X is None else single_kernel(self.kernel, X, "auto", incomplete=False)
+            return as_operator_kernel(self._one_kernel(kernel), None)
         layer = as_layer(entries[0])
         layer.check()
         kernel = as_operator_kernel(layer.kernel, layer.operator)
@@ -356,8 +361,9 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
             The fitted autoencoder.
         """
         self._check()
-        samples, inputs = self._samples(self._first_kernel(), X, sample_weight, groups)
-        problem = self._problem(samples, inputs, y)
+        first = self._first_kernel(X)
+        samples, inputs = self._samples(first, X, sample_weight, groups)
+        problem = self._problem(first, samples, inputs, y)
         solution = problem.solve(problem.choose(settings_of(self, problem.seed)))
         if solution.collapsed:
             warn(
@@ -379,7 +385,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         numbers = X if vectors else np.zeros((len(X), 0))  # only decoders into vectors are fitted by sums
         return samples_in_memory(self, kernel, X, numbers, weights, groups), X
 
-    def _problem(self, samples: Samples, inputs: Data, y: Data) -> AutoencoderProblem:
+    def _problem(self, first: OperatorKernel, samples: Samples, inputs: Data, y: Data) -> AutoencoderProblem:
         """The problem that the arguments describe."""
         seed, cv = seed_of(self.random_state), self.cv
         if cv is None:
@@ -387,7 +393,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
 
             split = ShuffleSplit if samples.groups is None else GroupShuffleSplit
             cv = split(1, test_size=self.validation_fraction, random_state=seed)
-        layers = self._layers()
+        layers = self._layers(first)
         model = AutoencoderModel(
             Composition(layers, as_operator_kernel(self._one_kernel(self.decoder_kernel), None), self.alpha),
             squared_loss(self.fit_intercept),

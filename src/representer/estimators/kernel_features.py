@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from representer.approximation import Approximation, Nystroem, approximation_error
 from representer.estimators.base import KernelLearner, fitting
-from representer.estimators.validation import DTYPES, check_inputs, one_kernel, seed_of
+from representer.estimators.validation import DTYPES, check_inputs, one_kernel, seed_of, single_kernel
 from representer.functions import FeatureFunction, FeatureNetwork, StoredFeatures
 from representer.kernels import Kernel, as_kernel
 from representer.operators import Adapted, Representation, original, takes_sparse
@@ -28,7 +28,8 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLe
     ----------
     kernel : Kernel, str or callable, default="auto"
         Words in it are decided by the data: ``"rbf"`` is ``Gaussian("median")``, and so is ``"auto"``, because features
-        have no score of their own: the wider a kernel, the smaller the ``approximation_error_``.
+        have no score of their own: the wider a kernel, the smaller the ``approximation_error_``. For gaps, frames and
+        objects ``"auto"`` is what ``kernels.suggest(X).single`` says.
     approximation : Nystroem, Landmarks, RandomFeatures or TensorSketch, default=None
         What the features are; None is ``Nystroem(100)``, with fewer landmarks if there are fewer samples.
     random_state : int, RandomState instance or None, default=None
@@ -96,7 +97,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLe
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = False  # a Gram matrix has no approximation
         if isinstance(self.kernel, str):
-            tags.input_tags.allow_nan, tags.input_tags.sparse = False, takes_sparse(self.named_kernel(self.kernel))
+            tags.input_tags.sparse = takes_sparse(self.kernel)
         if self.dtype == "float32":
             tags.transformer_tags.preserves_dtype = ["float32"]
         return tags
@@ -118,7 +119,8 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLe
             The fitted transformer.
         """
         self._check()
-        kernel = self.named_kernel(self.kernel) if isinstance(self.kernel, str) else as_kernel(self.kernel)
+        given = single_kernel(self.kernel, X, "auto")
+        kernel = self.named_kernel(given) if isinstance(given, str) else as_kernel(given)
         kernel = kernel.__sklearn_clone__().numbers()
         seed = seed_of(self.random_state)
         samples, representation = self._samples(kernel, X)

@@ -27,8 +27,10 @@ from representer.kernels import (
     Overlap,
     Stack,
     are_smiles,
+    are_vectors,
     as_kernel,
     family,
+    is_frame,
     is_several,
     suggest,
 )
@@ -120,6 +122,21 @@ def one_kernel(kernel: Any, width: str = "auto") -> Any:
     return Gaussian(width) if isinstance(kernel, str) and kernel == "auto" else kernel
 
 
+def single_kernel(kernel: Any, X: Data, vectors: Any, *, incomplete: bool = True) -> Any:
+    """What ``"auto"`` is for data like X in a learner of one kernel: its own kernel of vectors, or what is suggested.
+
+    ``incomplete`` says whether the learner takes sparse rows, and rows of numbers with gaps.
+    """
+    if not (isinstance(kernel, str) and kernel == "auto"):
+        return kernel
+    if is_dask(X) or are_vectors(X, incomplete=not incomplete):
+        return vectors
+    suggestion = suggest(X)
+    for doubt in suggestion.doubts:
+        warn(doubt, UserWarning)
+    return suggestion.single
+
+
 def as_operator_kernel(kernel: Any, operator: Operator | str | None) -> OperatorKernel:
     """K(x, y) = k(x, y) A from a scalar kernel and an output operator; an operator-valued kernel is itself.
 
@@ -156,7 +173,7 @@ def check_inputs(estimator: Any, X: Data, kernel: Kernel | OperatorKernel | Stac
         if domain == "gram" and reset:
             check_gram(X)
         return SparseRows(X) if issparse(X) else X
-    if is_single(X) and not (domain == "records" and isinstance(X, Mapping)):
+    if is_single(X) and not (domain == "records" and is_frame(X)):
         raise ValueError(
             f"Expected a list with one object for each sample; got one {type(X).__name__}, {X!r:.60}. Put a single "
             "object in a list."
@@ -220,8 +237,8 @@ def refuse_non_numbers(data: Data, name: str, kernel: Any = None) -> None:
         array = np.asarray(data)
     except ValueError as error:  # rows of different lengths
         raise ValueError(
-            f"{name} is no array of numbers ({error}). Objects of different sizes need a kernel for their kind; pairs "
-            "(times, values) need Functional(…, domain='objects')."
+            f"{name} is no array of numbers ({error}). Objects of different sizes need a kernel for their kind, which "
+            "kernel='auto' finds; pairs (times, values) need Functional(…, domain='objects')."
         ) from error
     strangers = (str, bytes, datetime.date, np.datetime64, np.timedelta64)
     if array.dtype.kind in "SUMm":
@@ -252,6 +269,13 @@ def _has_rows(data: Iterable[Any]) -> bool:
 
 def _strangers_refused(name: str, array: np.ndarray, strange: list[Any], kernel: Any) -> str:
     """What to do with strings or dates where numbers are expected; ``array`` has at least one of them."""
+    return _advice_on_strangers(name, array, strange, kernel) + (
+        " Or let the data decide: kernel='auto' takes columns and objects for what they are." if name == "X" else ""
+    )
+
+
+def _advice_on_strangers(name: str, array: np.ndarray, strange: list[Any], kernel: Any) -> str:
+    """What converts strings or dates, and the kernels that take them as they are."""
 
     def refused(kind: str) -> str:
         return f"{name} holds {kind} such as {str(strange[0])!r:.60}, where numbers are expected. "
@@ -319,7 +343,7 @@ def refuse_pictures(X: Data, kernel: Any) -> None:
     raise ValueError(
         f"X has the shape {shape}, where rows of numbers (n_samples, n_features) are expected. Pass "
         "X.reshape(len(X), -1), or a kernel that takes such arrays: Neural(module, kernel, domain='objects') for "
-        "pictures, GlobalAlignment(…) or Signature(…) for series."
+        "pictures, GlobalAlignment(…) or Signature(…) for series; kernel='auto' finds one."
     )
 
 

@@ -73,12 +73,8 @@ class Function(ABC):
         return self.contributions(X).abs().sum(1)
 
     def spans(self) -> list[Span]:
-        """The points of each kernel that the function is made of: of a stack's members, or of layers."""
+        """The points of the kernel that the function is made of, or of those of all its layers."""
         raise ValueError(f"{type(self).__name__} is not spanned by points.")
-
-    def span_weights(self) -> list[float] | None:
-        """The weight of each span in a stack; None where a function has one span, or goes through all of them."""
-        return None
 
     @property
     def feature_kernel(self) -> Kernel | None:

@@ -351,14 +351,6 @@ class Stacked(Function):
         norms = [w.max() * f.norm() for f, w in zip(self.functions, self.weights, strict=True) if w.any()]
         return float(sum(norms))
 
-    def spans(self) -> list[Span]:
-        """Those of the members."""
-        return [f.spans()[0] for f in self.functions]
-
-    def span_weights(self) -> list[float]:
-        """The members' mean weights over the outputs."""
-        return [float(w.mean()) for w in self.weights]
-
     @property
     def intercept(self) -> np.ndarray | None:
         """The weighted sum of the members' constants (p,); None where none has one."""

@@ -15,6 +15,7 @@ from representer.functions.composed import function_network
 from representer.functions.embedding import OutputFunction, herd_rows
 from representer.functions.features import FeatureFunction
 from representer.kernels import Kernel
+from representer.linalg import row_blocks
 from representer.operators import Adapted, Representation, repaired_gram, silent_repairs
 from representer.samples import Data, plain, take
 
@@ -22,6 +23,11 @@ from representer.samples import Data, plain, take
 LEAST_BANDWIDTH = 0.01
 # Points of the quasi-Monte Carlo integral of a clipped density; it is then good to about three digits.
 INTEGRATION_POINTS = 4096
+# On a line the integral is a sum over points, so many in a bandwidth and at most so many, up to so many bandwidths
+# beyond the targets.
+POINTS_PER_BANDWIDTH, MOST_POINTS, TAIL = 3, 8192, 6.0
+# Bandwidths that are compared, each 1/√2 of the one before; the share of a uniform density that no sample ends at −∞.
+N_BANDWIDTHS, DOUBT = 14, 0.01
 
 
 class Weighing(Protocol):
@@ -80,6 +86,8 @@ class ConditionalEmbedding(OutputFunction):
         Where the y_i stand for cells: E[Y − c] and E[(Y − c)²] of all samples, (2d,).
     centre : array (d,) or None
         That c.
+    bandwidth : float or None
+        The bandwidth of densities of targets of one dimension; None: Scott's rule for each distribution.
     """
 
     weights: Any
@@ -92,6 +100,7 @@ class ConditionalEmbedding(OutputFunction):
     shares: np.ndarray | None = None
     moments: Function | None = None
     centre: np.ndarray | None = None
+    bandwidth: float | None = None
 
     def __call__(self, X: Data) -> Tensor:
         """w(x_i) as rows, (q, n)."""
@@ -235,9 +244,9 @@ class ConditionalEmbedding(OutputFunction):
 
         def block(rows: slice) -> Tensor:
             weights = self.proper(X[rows])
-            scale = bandwidths(weights, Y)
-            scale = scale if bandwidth is None else torch.full_like(scale, bandwidth)
-            return densities(weights, Y, where, scale, self.seed)
+            width = self.bandwidth if bandwidth is None else bandwidth
+            scale = bandwidths(weights, Y) if width is None else weights.new_full((1, Y.shape[1]), width)
+            return densities(weights, Y, where, scale.expand(len(weights), -1), self.seed)
 
         return self.in_blocks(block, X)
 
@@ -333,11 +342,55 @@ def bandwidths(weights: Tensor, Y: Tensor) -> Tensor:
 
 def densities(weights: Tensor, Y: Tensor, points: Tensor, scale: Tensor, seed: int) -> Tensor:
     """max(0, Σ_i w_i N(y; y_i, scale²)) over its integral, (q, m), for proper weights (q, n) and scale (q, d)."""
-    rows = []
-    for w, h in zip(weights, scale, strict=True):
-        clipped = (_normal(points, Y, h) @ w).clamp(min=0.0)
-        rows.append(clipped / _mass(w, Y, h, seed))
-    return torch.stack(rows)
+    if not len(weights):
+        return weights.new_zeros(0, len(points))
+    if bool((scale == scale[:1]).all()):  # one matrix serves all distributions
+        return _densities(weights, Y, points, scale[0], seed)
+    return torch.cat([_densities(w[None], Y, points, h, seed) for w, h in zip(weights, scale, strict=True)])
+
+
+def _densities(weights: Tensor, Y: Tensor, points: Tensor, h: Tensor, seed: int) -> Tensor:
+    """Densities (q, m) with the same bandwidths h (d,)."""
+    clipped = (weights @ _normal(points, Y, h).mT).clamp(min=0.0)
+    masses = _line_masses(weights, Y, h) if len(h) == 1 else torch.stack([_mass(w, Y, h, seed) for w in weights])
+    return clipped / masses[:, None]
+
+
+def _line_masses(weights: Tensor, Y: Tensor, h: Tensor) -> Tensor:
+    """∫ max(0, p) (q,) of targets on a line, by the trapezoidal rule; one where no weight is negative."""
+    if not bool((weights < 0).any()):
+        return weights.sum(1)
+    low, high = float(Y.min() - TAIL * h), float(Y.max() + TAIL * h)
+    size = min(int((high - low) / float(h) * POINTS_PER_BANDWIDTH) + 2, MOST_POINTS)
+    grid = torch.linspace(low, high, size, dtype=Y.dtype, device=Y.device)
+    masses = torch.zeros_like(weights[:, 0])
+    for rows in row_blocks(size, 3 * len(Y) * Y.element_size()):
+        masses += (weights @ _normal(grid[rows, None], Y, h).mT).clamp(min=0.0).sum(1)
+    return (masses * (grid[1] - grid[0])).clamp(min=torch.finfo(Y.dtype).eps)
+
+
+def best_bandwidth(weights: Tensor, Y: Tensor, rows: Tensor) -> float:
+    """The bandwidth of most log density for samples that were left out, of targets on a line.
+
+    Parameters
+    ----------
+    weights : tensor (q, n)
+        Proper weights of all samples for each of the left-out ones.
+    Y : tensor (n, 1)
+        The targets.
+    rows : tensor of int (q,)
+        The numbers of the left-out samples.
+    """
+    deviation, spread = Y.std(correction=0), Y.max() - Y.min()
+    if not bool(deviation > 0):
+        return float(bandwidths(weights[:1], Y)[0, 0])
+
+    def score(h: Tensor) -> float:
+        inside = (weights * _normal(Y[rows], Y, h)).sum(1).clamp(min=0.0) / _line_masses(weights, Y, h)
+        return float(((1.0 - DOUBT) * inside + DOUBT / spread).log().mean())
+
+    candidates = [deviation[None] * 2.0 ** (-k / 2.0) for k in range(N_BANDWIDTHS)]
+    return float(max(candidates, key=score))
 
 
 def _normal(points: Tensor, Y: Tensor, h: Tensor) -> Tensor:

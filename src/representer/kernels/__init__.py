@@ -31,7 +31,7 @@ from representer.kernels.objects import Callable, Delta, Precomputed
 from representer.kernels.parallel import Parallel, pairwise_blocks
 from representer.kernels.stack import FAMILIES, Stack, is_several
 from representer.kernels.strings import Mismatch, Spectrum, WeightedDegree, coded, one_kind
-from representer.kernels.suggest import Finding, Suggestion, is_frame, suggest
+from representer.kernels.suggest import Finding, Suggestion, are_vectors, is_frame, suggest
 from representer.kernels.tables import (
     Category,
     Date,
@@ -133,6 +133,7 @@ __all__ = [
     "Words",
     "Wrapped",
     "are_smiles",
+    "are_vectors",
     "as_graph",
     "as_kernel",
     "as_molecules",

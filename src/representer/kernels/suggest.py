@@ -167,6 +167,11 @@ def suggest(X: Data, y: Data = None, *, features: Literal["frequencies", "sketch
         return _of_sparse(X)
     if is_dask(X):
         return _of_vectors(X, features)
+    if not (hasattr(X, "__len__") or hasattr(X, "__array__")):
+        raise TypeError(
+            f"X should be an array, a frame or a list with one object for each sample; got {type(X).__name__}, "
+            f"{X!r:.40}. Make a list of what is read one by one: list(X)."
+        )
     if is_frame(X):
         return _of_frame(X, y)
     if hasattr(X, "shape") and len(X.shape) == 2:
@@ -200,6 +205,26 @@ def _as_rows(X: Data) -> np.ndarray | None:
     if len({len(row) for row in X}) != 1:
         return None
     return np.array([[np.nan if is_missing(entry) else entry for entry in row] for row in X], dtype=np.float64)
+
+
+def are_vectors(X: Data, *, incomplete: bool = False) -> bool:
+    """Are the samples rows of numbers, frames of numbers included; with ``incomplete`` also if sparse, or with gaps?
+
+    A matrix of anything is one of vectors: what its entries should be is said where it is checked.
+    """
+    X = plain(X)
+    if issparse(X):
+        return incomplete
+    if is_frame(X):
+        columns = [np.asarray(c) for c in (frame_columns(X) or {}).values()] if hasattr(X, "to_numpy") else []
+        return bool(columns) and all(c.dtype.kind in "biuf" and (incomplete or not np.isnan(c).any()) for c in columns)
+    if isinstance(X, list | tuple):
+        rows = _as_rows(X) if len(X) else None
+    else:
+        rows = X if hasattr(X, "shape") else np.asarray(X)
+    if rows is None or len(rows.shape) != 2:
+        return False
+    return incomplete or getattr(rows.dtype, "kind", "") != "f" or not bool(np.isnan(rows).any())
 
 
 def _is_number_or_gap(entry: object) -> bool:
@@ -251,6 +276,9 @@ def _of_frame(X: Data, y: Data) -> Suggestion:
     """A frame: coordinates of numbers, categories and dates together, and a kernel for each column of objects."""
     columns = frame_columns(X)
     assert columns is not None
+    if not columns or not len(next(iter(columns.values()))):
+        size = f"{len(columns)} columns and no rows" if columns else "no columns"
+        raise ValueError(f"The frame has {size}: there is nothing to learn from. Look at how it was read.")
     findings = [kind_of_column(name, column) for name, column in columns.items()]
     if y is not None:
         findings = [_associated(own, columns[own.column], y) for own in findings]
@@ -327,9 +355,10 @@ def _mixed(name: Any, present: list[Any]) -> Finding:
         doubt = f"Column {name!r} mixes {' and '.join(kinds)} and is taken for categories. Convert it to one type."
         return Finding(name, "categories", f"entries of several types: {', '.join(kinds)}", Category(), doubt=doubt)
     what = "The samples are" if name is None else f"Column {name!r} has entries that are"
+    within = " of different kinds or shapes" if kinds in (["list"], ["tuple"], ["ndarray"]) else ""
     raise ValueError(
-        f"{what} {', '.join(kinds)}, for which no kernel is known. Convert them to one kind of data, or give a kernel: "
-        "Callable(function) takes any objects."
+        f"{what} {', '.join(kinds)}{within}, for which no kernel is known. Convert them to one kind of data, or give a "
+        "kernel: Callable(function) takes any objects."
     )
 
 

@@ -48,7 +48,14 @@ from representer.linalg.spectral import (
     spectrum_of_factor,
     thin_svd,
 )
-from representer.linalg.structured import conjugate_gradient, kronecker_solve, nearest_kronecker, symmetric_products
+from representer.linalg.structured import (
+    conjugate_gradient,
+    inverse_blocks,
+    kronecker_solve,
+    nearest_kronecker,
+    solve_blocks,
+    symmetric_products,
+)
 
 __all__ = [
     "BLOCK_BYTES",
@@ -73,6 +80,7 @@ __all__ = [
     "factorize",
     "factorize_products",
     "gram_factor",
+    "inverse_blocks",
     "is_finite",
     "jacobian",
     "kronecker_solve",
@@ -92,6 +100,7 @@ __all__ = [
     "room_beside_sums",
     "row_blocks",
     "shifted",
+    "solve_blocks",
     "spectrum_of_factor",
     "symmetric_products",
     "thin_svd",

@@ -127,3 +127,32 @@ def conjugate_gradient(
         direction = z + torch.where(ended, 0.0, rz / previous) * direction
         steps += 1
     return x
+
+
+# -- small blocks -----------------------------------------------------------------------------------------------------
+def solve_blocks(blocks: Tensor, right: Tensor) -> Tensor:
+    """The solutions (..., s, q) of many small systems (..., s, s); NaN where a block is singular, as in a division.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from representer.linalg import solve_blocks
+    >>> solve_blocks(torch.tensor([[[2.0]], [[0.0]]]), torch.ones(2, 1, 1))[:, 0, 0].tolist()
+    [0.5, nan]
+    """
+    size = _sizes(blocks)
+    solution, info = torch.linalg.solve_ex(blocks / size, right / size)
+    return torch.where((info > 0)[..., None, None], torch.nan, solution)
+
+
+def inverse_blocks(blocks: Tensor) -> Tensor:
+    """The inverses (..., s, s) of many small matrices; NaN where one is singular."""
+    size = _sizes(blocks)
+    inverse, info = torch.linalg.inv_ex(blocks / size)
+    return torch.where((info > 0)[..., None, None], torch.nan, inverse / size)
+
+
+def _sizes(blocks: Tensor) -> Tensor:
+    """The largest entries (..., 1, 1) of blocks, by which they are divided first; one for a block of zeros."""
+    sizes = blocks.abs().amax((-2, -1), keepdim=True)
+    return torch.where(sizes > 0, sizes, 1.0)

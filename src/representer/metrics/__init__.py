@@ -9,17 +9,23 @@ from representer.metrics.distributions import (
     mmd_test,
     reliability_curve,
 )
+from representer.metrics.predictions import brier, coverage, crps, nlpd, pinball
 
 __all__ = [
     "DCI",
     "MMDTest",
     "Reliability",
+    "brier",
+    "coverage",
+    "crps",
     "dci",
     "expected_calibration_error",
     "irs",
     "mig",
     "mmd",
     "mmd_test",
+    "nlpd",
+    "pinball",
     "reliability_curve",
     "sap",
     "windin",

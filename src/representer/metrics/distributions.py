@@ -196,13 +196,7 @@ def reliability_curve(
     >>> round(reliability_curve([0, 1], [[0.9, 0.1], [0.4, 0.6]]).error, 3)
     0.25
     """
-    truth, p = np.asarray(y), np.asarray(probabilities, dtype=float)
-    labels = np.unique(truth) if classes is None else np.asarray(classes)
-    if p.ndim != 2 or p.shape != (len(truth), len(labels)):
-        raise ValueError(
-            f"probabilities must have shape (n_samples, n_classes) = ({len(truth)}, {len(labels)}); got {p.shape}. "
-            "Pass classes= if y lacks some of them."
-        )
+    truth, p, labels = class_places(y, probabilities, classes)
     COUNT("n_bins", n_bins)
     confidence, right = p.max(1), labels[p.argmax(1)] == truth
     bins = np.minimum((confidence * n_bins).astype(int), n_bins - 1)
@@ -210,6 +204,20 @@ def reliability_curve(
     with np.errstate(invalid="ignore"):
         means = [np.bincount(bins, values, n_bins) / sizes for values in (confidence, right)]
     return Reliability(means[0], means[1], sizes / len(truth))
+
+
+def class_places(
+    y: npt.ArrayLike, probabilities: npt.ArrayLike, classes: npt.ArrayLike | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Labels, probabilities and the label of each column, of matching shapes."""
+    truth, p = np.asarray(y), np.asarray(probabilities, dtype=float)
+    labels = np.unique(truth) if classes is None else np.asarray(classes)
+    if p.ndim != 2 or p.shape != (len(truth), len(labels)):
+        raise ValueError(
+            f"probabilities must have shape (n_samples, n_classes) = ({len(truth)}, {len(labels)}); got {p.shape}. "
+            "Pass classes= if y lacks some of them."
+        )
+    return truth, p, labels
 
 
 def expected_calibration_error(

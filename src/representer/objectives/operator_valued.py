@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from representer.linalg import Eigenpairs, eigh, factorize, shifted, symmetric_products
+from representer.linalg import Eigenpairs, eigh, factorize, shifted, solve_blocks, symmetric_products
 from representer.objectives.base import symmetric_part
 from representer.operators import Decomposable, DiagonalForm, clipped_spectrum
 from representer.systems.base import Criterion
@@ -162,8 +162,8 @@ class _Gram(torch.autograd.Function):
             for index in layout.blocks:
                 S = P[index[:, :, None], index[:, None, :]]
                 S = S.mean(0, keepdim=True).expand_as(S) if layout.criterion == "gcv" else S
-                R[index] = torch.linalg.solve(S, C[index])
-                q[index] = (2.0 / n) * torch.linalg.solve(S, R[index])
+                R[index] = solve_blocks(S, C[index])
+                q[index] = (2.0 / n) * solve_blocks(S, R[index])
                 outer = q[index] @ R[index].mT
                 outer = outer.mean(0, keepdim=True).expand_as(outer) if layout.criterion == "gcv" else outer
                 BP[index] = outer @ P[index]
@@ -267,8 +267,8 @@ def _grouped(
             if layout.constants is not None and basis is not None:
                 E = basis[index]
                 S = S - (E @ E.mT) / (layout.constants.level * d[k] + shift)
-            R[index, k] = torch.linalg.solve(S, C[index, k])
-            q[index, k] = (2.0 / layout.n) * torch.linalg.solve(S, R[index, k])
+            R[index, k] = solve_blocks(S, C[index, k, None])[..., 0]
+            q[index, k] = (2.0 / layout.n) * solve_blocks(S, R[index, k, None])[..., 0]
         U = left.vectors[index]
         sides[0].append(U.mT @ q[index])
         sides[1].append(U.mT @ R[index])

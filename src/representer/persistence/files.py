@@ -16,6 +16,7 @@ from safetensors import numpy as tensors
 from representer.persistence.container import ABOUT, AGAIN, ARRAYS, STATE, ModelFileError, model_path, read_members
 from representer.persistence.container import write_members as write_members
 from representer.persistence.known import PACKAGE, Known, known, name_of
+from representer.persistence.light import Compression, WithoutSystem
 from representer.persistence.records import FitRecord
 from representer.persistence.state import Reader, Writer
 
@@ -55,7 +56,7 @@ def write_model(
     path : Path
         The file.
     """
-    writer = Writer(known((*learners, FitRecord)))
+    writer = Writer(known((*learners, FitRecord, Compression, WithoutSystem)))
     try:
         root = writer.value(model)
     except RecursionError:
@@ -145,7 +146,7 @@ def read_model(path: str | os.PathLike[str], *, learners: Iterable[type], truste
             f"{str(file)!r} has format {about['format']}; {PACKAGE} {library_version()} reads formats up to {FORMAT}. "
             f"Install the version that wrote it: pip install '{PACKAGE}>={writer}'."
         )
-    names = known((*learners, FitRecord), trusted)
+    names = known((*learners, FitRecord, Compression, WithoutSystem), trusted)
     model = _read_state(_json(members[STATE], file), members[ARRAYS], names, file)
     if name_of(type(model)) != about.get("learner") or not hasattr(model, "get_params"):
         raise ModelFileError(f"{str(file)!r} holds a {type(model).__name__} and says that it is another. {AGAIN}")

@@ -11,6 +11,8 @@ from torch import Tensor
 
 from representer.objectives.risk import SoftmaxCrossEntropy, smoothed
 from representer.optimize import lbfgs, newton, with_gradient
+from representer.samples import Data, plain, take
+from representer.systems.support import Support, least_doubt, trust
 
 # Decision values that differ by less, relatively, are equal: a solver leaves as much.
 SAME = 1e-6
@@ -156,6 +158,79 @@ def calibrate_codes(decisions: Tensor, codes: Tensor, sample_weight: Tensor | No
     """The calibration of least cross entropy for decisions about samples that were left out, and their codes."""
     one_hot = class_estimates(codes)
     return CodesCalibration(calibrate_embedding(class_estimates(decisions), one_hot, sample_weight, sparing=True))
+
+
+# -- far from the samples ---------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class FarField:
+    """t p + (1 − t) π with trust t = min(1, s/reference)^power: shares π of the classes far from all samples.
+
+    Attributes
+    ----------
+    support : Support
+        s(x), how much of x the samples explain.
+    reference : float
+        The support from which on probabilities p are what they are.
+    power : float
+        How fast the trust fades below it.
+    shares : tuple of float
+        π, the shares of the classes.
+    """
+
+    support: Support
+    reference: float
+    power: float
+    shares: tuple[float, ...]
+
+    def __call__(self, probabilities: np.ndarray, X: Data) -> np.ndarray:
+        """Probabilities (n, k) at checked inputs, from those of a calibration."""
+        t = plain(trust(self.support(X), self.reference, self.power))[:, None].astype(probabilities.dtype)
+        return t * probabilities + (1.0 - t) * np.asarray(self.shares, dtype=probabilities.dtype)
+
+    def classes(self, classes: np.ndarray, probabilities: np.ndarray, X: Data) -> np.ndarray:
+        """The numbers of the most probable classes, of those before; the most frequent one stays what it is."""
+        rows = np.flatnonzero(classes != np.argmax(self.shares))
+        chosen = classes.copy()
+        if len(rows):
+            chosen[rows] = self(probabilities[rows], take(X, torch.from_numpy(rows))).argmax(1)
+        return chosen
+
+
+def far_field(
+    support: Support, probabilities: np.ndarray, Y: Tensor, weights: Tensor | None = None, rows: Tensor | None = None
+) -> FarField | None:
+    """What has the least cross entropy for samples that were left out; None where nothing is far away.
+
+    Unless they are better off with the shares of the classes, no left-out sample is doubted: the reference is half of
+    the least support among them.
+
+    Parameters
+    ----------
+    support : Support
+        Of the samples of the fit.
+    probabilities : array (n, k)
+        Of samples that were left out.
+    Y : tensor (n, k)
+        Their one-hot labels.
+    weights : tensor (n,), optional
+        Those of the samples.
+    rows : tensor of int (n,), optional
+        The numbers of these samples among those that the support leaves out; by default they are all of them.
+    """
+    if not support.bounded:
+        return None
+    w = torch.ones(len(Y), dtype=torch.float64) if weights is None else weights.double().cpu()
+    Y, p = Y.double().cpu(), torch.as_tensor(probabilities, dtype=torch.float64)
+    shares, tiny = (w @ Y) / w.sum(), torch.finfo(torch.float64).tiny
+    left_out = support.left_out() if rows is None else support.left_out()[rows]
+    likely, usual = (p * Y).sum(1), Y @ shares
+
+    def loss(reference: float, power: float) -> float:
+        t = trust(left_out, reference, power)
+        return -float((t * likely + (1.0 - t) * usual).clamp(min=tiny).log() @ w)
+
+    best = least_doubt(left_out, loss if len(left_out) == len(Y) else None)
+    return FarField(support.at_rest(), *best, tuple(shares.tolist()))
 
 
 def clip_normalized(estimates: np.ndarray) -> np.ndarray:

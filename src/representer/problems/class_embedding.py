@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 from representer.approximation import Approximation, Nystroem, RandomFeatures
-from representer.functions import Expansion, FeatureFunction, Stacked
+from representer.functions import Expansion, FeatureFunction, Function, Stacked
 from representer.kernels import Kernel, Stationary
 from representer.objectives import HeldOutRisk, LeaveOneOutRisk, RademacherBound
 from representer.objectives.risk import ClassRisk, Observer
 from representer.operators import Decomposable, original, silent_repairs
 from representer.optimize import Choice, Problem
-from representer.preimage.probabilities import EmbeddingCalibration, calibrate_embedding
+from representer.preimage.probabilities import EmbeddingCalibration, FarField, calibrate_embedding, far_field
 from representer.problems.embedding import (
     EmbeddingSearch,
     EmbeddingSettings,
@@ -30,6 +30,7 @@ from representer.problems.stack import LogLoss, StackProblem, StackSolution
 from representer.samples import Block, InMemory, plain
 from representer.samples import rows as limits
 from representer.systems import FittedSystem, StackedSystem, ridge_system
+from representer.systems.support import Support
 
 # Beyond it, hyperparameters are learned on a subset: they are few, and a search costs many factorisations.
 LARGEST_BATCH = 1500
@@ -126,6 +127,8 @@ class ClassSolution:
         The mean cross entropy of the samples; None after batches.
     stack : StackSolution or None
         How the members of a stack came about.
+    far_field : FarField or None
+        What probabilities are far from the samples.
     """
 
     function: Expansion | FeatureFunction | Stacked
@@ -137,6 +140,7 @@ class ClassSolution:
     complexity: float
     training_loss: float | None = None
     stack: StackSolution | None = None
+    far_field: FarField | None = None
 
 
 class ClassProblem(Problem):
@@ -276,15 +280,37 @@ class ClassProblem(Problem):
     def _solution(
         self, system: FittedSystem | StackedSystem, choice: Choice, largest: float, loss: float | None
     ) -> ClassSolution:
-        calibration = estimates = None
+        calibration = estimates = far = None
+        function = system.function()
         if self.model.calibrated:
             block, loo = system.left_out_sample()
             sparing = isinstance(system, StackedSystem)
             calibration = calibrate_embedding(loo, block.Y, block.weights, sparing=sparing)
             every = system.left_out() if self.approximation is None else loo  # those of weight zero, too
             estimates = plain(every.to(self.representation.dtype))
-        function, complexity = system.function(), system.norm() * math.sqrt(largest)
-        return ClassSolution(function, system.at_rest(), choice, calibration, estimates, largest, complexity, loss)
+            far = _far_field(system, function, calibration, block, loo)
+        complexity = system.norm() * math.sqrt(largest)
+        options = (choice, calibration, estimates, largest, complexity, loss, None, far)
+        return ClassSolution(function, system.at_rest(), *options)
+
+
+def _far_field(
+    system: FittedSystem | StackedSystem,
+    function: Function,
+    calibration: EmbeddingCalibration,
+    block: Block,
+    loo: Tensor,
+) -> FarField | None:
+    """What probabilities are far from the samples, by the support of the left-out ones; None for Gram matrices."""
+    member = system.systems[0] if isinstance(system, StackedSystem) else system
+    samples, held = member.samples, getattr(member, "held", None)
+    if not isinstance(function, Stacked) and function.spans()[0].kernel.domain == "gram":
+        return None
+    support = Support.of(function, system.alpha, samples, held)
+    rows = None
+    if held is None and samples is not None and samples.weights is not None:
+        rows = torch.from_numpy(np.flatnonzero(samples.weights > 0))
+    return far_field(support, calibration(plain(loo)), block.Y, block.weights, rows)
 
 
 def _some(inputs: InputGram, block: Block, size: int, seed: int) -> tuple[InputGram, Block]:
@@ -301,10 +327,11 @@ def solve_stack(problems: list[ClassProblem], settings: EmbeddingSettings, weigh
     model, samples = problems[0].model, problems[0].samples
     problem = StackProblem(problems, LogLoss(), weights)
     stack = problem.solve(problem.choose(settings))
-    calibration = estimates = None
+    calibration = estimates = far = None
     if model.calibrated:
         block, values = stack.system.left_out_sample() if stack.left_out is None else stack.left_out
         calibration = calibrate_embedding(values, block.Y, block.weights, sparing=True)
+        far = _far_field(stack.system, stack.function, calibration, block, values)
         own = [solution.loo_estimates for solution in stack.solutions]
         estimates = sum(w * member for w, member in zip(stack.system.weights, own, strict=True))
     loss = None
@@ -315,5 +342,5 @@ def solve_stack(problems: list[ClassProblem], settings: EmbeddingSettings, weigh
     shares = stack.system.weights[:, 0]
     complexity = float(sum(w * own.complexity for w, own in zip(shares, stack.solutions, strict=True)))
     largest = max(own.largest for own in stack.solutions)
-    options = (stack.choice, calibration, estimates, largest, complexity, loss, stack)
+    options = (stack.choice, calibration, estimates, largest, complexity, loss, stack, far)
     return ClassSolution(stack.function, stack.system, *options)

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from representer.approximation import Approximation, Landmarks, Nystroem, input_output_pair
 from representer.functions import ConditionalEmbedding, Embedding
-from representer.kernels import Kernel
+from representer.functions.conditional import best_bandwidth, proper
+from representer.kernels import Kernel, is_bounded
 from representer.linalg import note_residual
 from representer.objectives import HeldOut, LeaveOneOut
 from representer.objectives.squared import SquaredLoss
@@ -34,6 +35,7 @@ from representer.systems.conditional import (
     conditional_system,
     target_factor,
 )
+from representer.systems.support import faded
 
 # Beyond it, hyperparameters of an exact fit are learned on a random subset.
 LARGEST_BATCH = 1500
@@ -271,4 +273,23 @@ def settled(
         note_residual("the equations of the fit", system.residual)
         return ConditionalSolution(system.function(), system.at_rest(), value)
     note_residual("the equations of the fit", system.residual)
-    return ConditionalSolution(system.function(), system, value)
+    function = system.function()
+    if len(system.weights.anchors) <= limits.HELD_ROWS // 2 and model.criterion is not None:
+        function = by_left_out(function, system)
+    return ConditionalSolution(function, system, value)
+
+
+def by_left_out(function: ConditionalEmbedding, system: WeightSystem) -> ConditionalEmbedding:
+    """The embedding with what left-out samples decide: where it fades far from all samples, and the bandwidth."""
+    weights = system.weights
+    if weights.intercept and weights.kernel.domain != "gram" and is_bounded(weights.kernel):
+        function = replace(function, weights=faded(weights, system.groups))
+    if function.kernel.domain == "vectors" and function.vectors("density").shape[1] == 1:
+        left_out, w = system.left_out(), weights.sample_weight
+        rows = np.arange(len(left_out)) if w is None else np.flatnonzero(w > 0)
+        some = torch.from_numpy(rows[evenly_spaced(len(rows), limits.MIDDLE_ROWS)])
+        shares = None if w is None else torch.from_numpy(w / w.sum()).to(left_out)
+        width = best_bandwidth(proper(left_out[some], shares), function.vectors("density"), some)
+        function = replace(function, bandwidth=width)
+    system.forget_inverse()
+    return function

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from typing import Any
 
@@ -53,6 +54,16 @@ def close_journal(token: Token[Journal | None]) -> None:
     _journal.reset(token)
 
 
+@contextmanager
+def without_journal() -> Iterator[None]:
+    """What is computed inside is a part of one answer, and not written down by itself."""
+    token = open_journal(None)
+    try:
+        yield
+    finally:
+        close_journal(token)
+
+
 def digest(array: np.ndarray) -> str:
     """A few letters that tell arrays apart."""
     return hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()[:16]
@@ -77,7 +88,8 @@ def summed(question: str, terms: Sequence[Any], add: Callable[[Any, Any], Any]) 
     def compute() -> Any:
         begin, result = journal.sum_so_far(question)
         for i, term in enumerate(terms[begin:], start=begin + 1):
-            result = add(term, result)
+            with without_journal():
+                result = add(term, result)
             journal.keep_sum(question, i, result)
         return result
 

@@ -16,7 +16,7 @@ from sklearn.utils._set_output import _get_output_config
 
 from representer.samples.in_memory import Block, InMemory, Samples, Step
 from representer.samples.in_memory import is_dask as is_dask
-from representer.samples.journal import has_journal, summed
+from representer.samples.journal import has_journal, summed, without_journal
 from representer.samples.records import Data
 
 # So many partial sums are added by one task.
@@ -140,7 +140,10 @@ def _counting(chunk: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 
 def _chunk_total(step: Step, X: Data, Y: Data, weights: Data, dtype: torch.dtype, limit: int | None) -> Any:
-    return InMemory(_chunk_block(X, Y, weights, dtype)).total(step, limit=limit) if len(X) else None
+    if not len(X):
+        return None
+    with without_journal():  # chunks come in any order, in threads that may have the journal of the fit
+        return InMemory(_chunk_block(X, Y, weights, dtype)).total(step, limit=limit)
 
 
 def _merged(totals: list[Any]) -> Any:

@@ -14,7 +14,7 @@ from representer.approximation import Approximation, FeatureMap, Landmarks, Nyst
 from representer.functions import ConditionalEmbedding, Expansion, FeatureFunction, Function, Span, StoredFeatures
 from representer.functions.conditional import middle
 from representer.kernels import Kernel
-from representer.linalg import by_rows, pivoted_cholesky, room_beside_sums, row_blocks
+from representer.linalg import by_rows, pivoted_cholesky, room_beside_sums, row_blocks, solve_blocks
 from representer.operators import (
     Adapted,
     Decomposable,
@@ -190,6 +190,10 @@ class WeightSystem(System):
     def _system(self) -> DenseSystem:
         return self.weights.solved.system
 
+    def forget_inverse(self) -> None:
+        """Free P, an n × n matrix: solutions go by the factor again, to the last bit as those of a stored model."""
+        vars(self._system).pop("unit_coefficients", None)
+
     @property
     def _counted(self) -> Tensor:
         """The numbers of the samples that have a weight."""
@@ -221,9 +225,7 @@ class WeightSystem(System):
         labels = self.groups if groups is None else groups.cpu().numpy()
         parts = Groups.of(np.arange(len(rows)) if labels is None else labels[rows.numpy()], P.device)
         inside = P[rows][:, rows]
-        blocks = [
-            torch.linalg.solve(own, part) for own, part in zip(parts.blocks(inside), parts.parts(inside), strict=True)
-        ]
+        blocks = [solve_blocks(own, part) for own, part in zip(parts.blocks(inside), parts.parts(inside), strict=True)]
         weights = P.new_zeros(len(P), len(P))
         if len(rows) < len(P):  # the fit has not seen the others
             weights = self.weights(self.weights.anchors)

@@ -27,12 +27,14 @@ from representer.linalg import (
     conjugate_gradient,
     eigh,
     factorize,
+    inverse_blocks,
     kronecker_solve,
     nearest_kronecker,
     pivoted_cholesky,
     repair_gram,
     require,
     row_blocks,
+    solve_blocks,
     spectrum_of_factor,
     thin_svd,
     woodbury,
@@ -216,7 +218,7 @@ class GramInverse:
                 continue
             P = self.blocks(index)
             P = P.mean(0, keepdim=True).expand_as(P) if mean else P
-            found[index] = torch.linalg.solve(P, dual[index])
+            found[index] = solve_blocks(P, dual[index])
         return found
 
     def left_out_variance(self, blocks: list[Tensor] | None) -> Tensor:
@@ -224,7 +226,7 @@ class GramInverse:
         found = 1.0 / self.diagonal
         for index in [] if blocks is None else blocks:
             if index.shape[1] > 1:
-                found[index] = torch.linalg.inv(self.blocks(index)).diagonal(dim1=-2, dim2=-1)
+                found[index] = inverse_blocks(self.blocks(index)).diagonal(dim1=-2, dim2=-1)
         return found
 
     def influence(self, cross: Tensor, outputs: Tensor | None = None) -> Tensor:
@@ -253,7 +255,7 @@ class GramInverse:
             if index.shape[1] == 1:
                 solved = g / self.diagonal[index][:, :, None]
             else:
-                solved = torch.linalg.solve(self.blocks(index), g)
+                solved = solve_blocks(self.blocks(index), g)
             changes[:, index] = torch.einsum("gsm,gsq->mgq", g, residuals[index])[:, :, None]
             added[:, index] = (g * solved).sum(1).mT[:, :, None]
         return changes, added

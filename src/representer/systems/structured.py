@@ -37,6 +37,7 @@ from representer.linalg import (
     require,
     room_beside_sums,
     shifted,
+    solve_blocks,
     spectrum_of_factor,
 )
 from representer.operators import (
@@ -683,7 +684,7 @@ class DiagonalRegression:
             weights.diagonal().zero_()
             for stack in [] if groups is None else group_members(groups):
                 for rows in stack:
-                    weights[rows] = -torch.linalg.solve(inverse[rows[:, None], rows], inverse[rows])
+                    weights[rows] = -solve_blocks(inverse[rows[:, None], rows], inverse[rows])
                     weights[rows[:, None], rows] = 0.0
             return weights
         assert self.expand is not None

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from representer.approximation import FeatureMap, LandmarkFeatures
 from representer.kernels import Kernel
-from representer.linalg import Cholesky, Eigenpairs, eigh, factorize, shifted
+from representer.linalg import Cholesky, Eigenpairs, eigh, factorize, inverse_blocks, shifted, solve_blocks
 from representer.samples import Block, Data, Step, count, take
 from representer.samples import rows as limits
 from representer.systems.base import group_members, whole_groups
@@ -443,14 +443,14 @@ class NormalRidge:
         """y_i − f₋ₛ(x_i) (n, p) from y_i − f(x_i); ``rows`` Z have the leverages w_i Z_iZ_iᵀ, but for constants."""
         found = torch.empty_like(residuals)
         for index, change in self._changes(rows, block):
-            found[index] = torch.linalg.solve(change, residuals[index])
+            found[index] = solve_blocks(change, residuals[index])
         return found
 
     def _shares_without_groups(self, rows: Tensor, block: Block) -> Tensor:
         """The numbers r_i (n,) with which alpha·Σw/(w_i r_i) are the variances of y_i − f₋ₛ(x_i)."""
         found = rows.new_empty(len(rows))
         for index, change in self._changes(rows, block):
-            found[index] = 1.0 / torch.linalg.inv(change).diagonal(dim1=-2, dim2=-1)
+            found[index] = 1.0 / inverse_blocks(change).diagonal(dim1=-2, dim2=-1)
         return found
 
     def _changes(self, rows: Tensor, block: Block) -> Iterator[tuple[Tensor, Tensor]]:
@@ -545,7 +545,7 @@ class NormalRidge:
                 g = influence[:, index]  # (m, groups, size)
                 part = torch.einsum("mgs,gsq->mgq", g, residuals[:, outputs][index])
                 # P_SS = W(I − HW)/shift, so that gᵀP_SS⁻¹g = shift·gᵀ(I − HW)⁻¹W⁻¹g
-                solved = torch.linalg.solve(change, (g / w[index]).permute(1, 2, 0)).permute(2, 0, 1)
+                solved = solve_blocks(change, (g / w[index]).permute(1, 2, 0)).permute(2, 0, 1)
                 grown = alpha * self.weight * (g * solved).sum(-1)
                 for j, output in enumerate(outputs.tolist()):
                     changes[:, index, output] = part[:, :, j, None]

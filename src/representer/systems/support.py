@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.functions import Function, Span
+from representer.functions import Function, Span, Stacked
 from representer.kernels import is_bounded
 from representer.linalg import by_rows
 from representer.operators import Adapted
@@ -84,9 +84,16 @@ class PointSupport:
         own = [block.inverse().diagonal(dim1=-2, dim2=-1)[..., None] for block in parts.blocks(P[rows][:, rows])]
         noise = system.shift if w is None else system.shift / torch.from_numpy(w[w > 0]).to(diagonal)
         variance = parts.joined(own, diagonal[rows, None])[:, 0] - noise
-        shares = _share((system.matrix * (P @ system.matrix)).sum(0), diagonal)
-        shares[rows] = _share(diagonal[rows] - variance, diagonal[rows])
-        return shares
+        shares = _share(diagonal[rows] - variance, diagonal[rows])
+        if len(rows) == len(P):
+            return shares
+        everything = _share((system.matrix * (P @ system.matrix)).sum(0), diagonal)
+        everything[rows] = shares
+        return everything
+
+    def at_rest(self) -> PointSupport:
+        """The same without a large factor."""
+        return self if len(self) <= KEPT_FACTOR else replace(self, weights=replace(self.weights))
 
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
@@ -106,8 +113,8 @@ class Support:
 
     Parameters
     ----------
-    parts : tuple of PointSupport
-        One for each kernel that counts.
+    parts : tuple of PointSupport or Support
+        One for each kernel, or member of a stack, that counts.
     shares : tuple of float or None
         The weights of a stack's members, of sum one; None: the least counts.
     bounded : bool
@@ -117,7 +124,7 @@ class Support:
         that stand for many samples are not missed where one of these is left out.
     """
 
-    parts: tuple[PointSupport, ...]
+    parts: tuple[PointSupport | Support, ...]
     shares: tuple[float, ...] | None = None
     bounded: bool = True
     held: Data = None
@@ -137,23 +144,34 @@ class Support:
         samples, held : HeldSamples or None
             All samples of the fit, and some of those of a fit by sums, where they are known.
         """
-        spans, weights = function.spans(), function.span_weights()
-        alphas = [alpha] * len(spans) if weights is None else list(np.broadcast_to(alpha, len(spans)))
-        if weights is None:  # alpha is that of the last layer
-            alphas = [None] * (len(spans) - 1) + alphas[-1:]
-        candidates = [
-            (span, a, w)
-            for span, a, w in zip(spans, alphas, weights or [1.0] * len(spans), strict=True)
-            if is_bounded(span.kernel) and w > 0
+        if isinstance(function, Stacked):
+            return cls._of_stack(function, alpha, samples, held)
+        spans = function.spans()
+        alphas = [None] * (len(spans) - 1) + [alpha]  # alpha is that of the last layer
+        layers = [(span, a) for span, a in zip(spans, alphas, strict=True) if is_bounded(span.kernel)]
+        bounded, layers = bool(layers), layers or [(spans[-1], alpha)]
+        drawn = any(span.points is None for span, _ in layers)
+        parts = tuple(_points(span, a, samples, held) for span, a in layers)
+        return cls(parts, None, bounded, None if held is None or drawn else held.X)
+
+    @classmethod
+    def _of_stack(cls, stack: Stacked, alphas: Any, samples: HeldSamples | None, held: HeldSamples | None) -> Support:
+        """The mean of the members' support by their weights; those that are not bounded count where no other does."""
+        weights = stack.weights.mean(1).tolist()
+        each = np.broadcast_to(np.asarray(alphas, dtype=float), len(weights)).tolist()
+        members = [
+            (cls.of(f, alpha, samples, held), w)
+            for f, alpha, w in zip(stack.functions, each, weights, strict=True)
+            if w > 0
         ]
-        bounded = bool(candidates)
-        if not bounded:
-            candidates = [(spans[-1], alphas[-1], 1.0)]
-        parts = tuple(_points(span, a, samples, held) for span, a, _ in candidates)
-        total = sum(w for *_, w in candidates)
-        shares = None if weights is None else tuple(float(w / total) for *_, w in candidates)
-        drawn = any(span.points is None for span, *_ in candidates)
-        return cls(parts, shares, bounded, None if held is None or drawn else held.X)
+        bounded = any(member.bounded for member, _ in members)
+        members = [(member, w) for member, w in members if member.bounded or not bounded]
+        total = sum(w for _, w in members)
+        shares = tuple(w / total for _, w in members)
+        return cls(tuple(member for member, _ in members), shares, bounded)
+
+    def __len__(self) -> int:
+        return len(self.parts[-1]) if self.held is None else len(self.held)
 
     def __call__(self, X: Data) -> Tensor:
         """The support (m,) of checked inputs, between 0 and 1."""
@@ -176,14 +194,11 @@ class Support:
 
     def _joint(self, values: Sequence[Tensor]) -> Tensor:
         stacked = torch.stack([value.double().cpu() for value in values])
-        if self.shares is None or len(values) < len(self.shares):
-            return stacked.amin(0)
-        return torch.tensor(self.shares, dtype=stacked.dtype) @ stacked
+        return stacked.amin(0) if self.shares is None else torch.tensor(self.shares, dtype=stacked.dtype) @ stacked
 
     def at_rest(self) -> Support:
         """The same without large matrices, which are computed again when they are needed."""
-        parts = (p if len(p) <= KEPT_FACTOR else replace(p, weights=replace(p.weights)) for p in self.parts)
-        return replace(self, parts=tuple(parts))
+        return replace(self, parts=tuple(part.at_rest() for part in self.parts))
 
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
@@ -225,3 +240,80 @@ def _mean_diagonal(span: Span, points: Data) -> float:
     plainly = span.kernel.domain == "vectors" and not how.sparse
     kernel = span.kernel if plainly else Adapted(span.kernel, how.dtype, how.device)
     return float(kernel._diag(how.inputs(kernel, points)).mean())
+
+
+# -- weights of samples far from all of them --------------------------------------------------------------------------
+@dataclass(frozen=True)
+class FadingWeights(Function):
+    """t w(x) + (1 − t) π, with trust t = min(1, s/reference)^power: equal weights π where nothing supports x.
+
+    Parameters
+    ----------
+    weights : SampleWeights
+        w.
+    reference, power : float
+        From which support s on weights are w, and how fast they fade below it.
+    """
+
+    weights: SampleWeights
+    reference: float
+    power: float
+
+    @property
+    def shares(self) -> Tensor:
+        """π (n,): the weights of the samples in the fit, with the sum one."""
+        how, w = self.weights.representation, self.weights.sample_weight
+        shares = torch.ones(len(self.weights.anchors), dtype=torch.float64) if w is None else torch.from_numpy(w)
+        return how.tensor(shares / shares.sum())
+
+    def _trust(self, X: Data) -> Tensor:
+        """The trust (q, 1)."""
+        return trust(PointSupport(self.weights)(X), self.reference, self.power)[:, None]
+
+    def __call__(self, X: Data) -> Tensor:
+        """The weights of the training samples as rows, (q, n)."""
+        t = self._trust(X)
+        return t * self.weights(X) + (1.0 - t) * self.shares
+
+    def combined(self, X: Data, values: Tensor) -> Tensor:
+        """The combinations (q, p) of values (n, p) of the samples, in blocks: no q × n matrix exists."""
+        t = self._trust(X)
+        return t * self.weights.combined(X, values) + (1.0 - t) * (self.shares @ values)
+
+    def cancellation(self, limit: int = 16, size: float = 0.0) -> float:
+        """That of the weights which fade."""
+        return self.weights.cancellation(limit, size)
+
+    def spans(self) -> list[Span]:
+        """The training inputs."""
+        return self.weights.spans()
+
+
+def trust(support: Tensor, reference: float, power: float) -> Tensor:
+    """min(1, s/reference)^power."""
+    return (support / reference).clamp(max=1.0) ** power
+
+
+def faded(weights: SampleWeights, groups: np.ndarray | None) -> FadingWeights:
+    """Weights that are those of the fit wherever an input has a hundredth of the support of any left-out sample."""
+    left_out, w = PointSupport(weights, groups=groups).left_out(), weights.sample_weight
+    least = float((left_out if w is None else left_out[torch.from_numpy(w > 0)]).min())
+    return FadingWeights(weights, max(FAINT * least, float(torch.finfo(torch.float64).tiny)), POWERS[0])
+
+
+# Inputs whose support is less than this share of that of any left-out sample have lost the weights of the fit.
+FAINT = 0.01
+# The shares of left-out samples that may lie below full trust, and the powers with which it fades, that are compared.
+DOUBTED = (0.0, 0.01, 0.05)
+POWERS = (0.25, 1.0, 4.0)
+
+
+def least_doubt(left_out: Tensor, loss: Callable[[float, float], float] | None) -> tuple[float, float]:
+    """The reference and the power of the least loss; that of no doubt, half of the least support, unless others win."""
+    tiny = float(torch.finfo(torch.float64).tiny)
+    levels = [max(float(left_out.double().quantile(share)), tiny) for share in DOUBTED]
+    first = (max(levels[0] / 2.0, tiny), POWERS[0])
+    if loss is None:
+        return first
+    candidates = [first, *((level, power) for level in levels[1:] for power in POWERS)]
+    return min(candidates, key=lambda each: loss(*each))

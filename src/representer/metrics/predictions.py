@@ -1,0 +1,204 @@
+"""Scores of predictions that say how sure they are: normal ones, draws, quantiles, intervals, probabilities."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtr
+
+from representer.metrics.distributions import class_places
+
+
+def crps(
+    y: npt.ArrayLike,
+    prediction: npt.ArrayLike,
+    std: npt.ArrayLike | None = None,
+    *,
+    weights: npt.ArrayLike | None = None,
+) -> float:
+    """The continuous ranked probability score E|Y − y| − E|Y − Y'|/2, in units of y: the smaller, the better.
+
+    It is the absolute error of predictions without spread, and is least on average for the true distribution.
+
+    Parameters
+    ----------
+    y : array-like of shape (n_samples,)
+        What was observed.
+    prediction : array-like of shape (n_samples,) or (n_samples, n_draws)
+        Means of normal distributions, with ``std``; or draws from any distributions.
+    std : array-like of shape (n_samples,), default=None
+        Their standard deviations; None: the predictions are draws, or have no spread.
+    weights : array-like of shape (n_samples, n_draws), default=None
+        The weights of the draws, with positive sums; None: all equal.
+
+    Returns
+    -------
+    score : float
+        The mean over the samples.
+
+    Examples
+    --------
+    >>> from representer.metrics import crps
+    >>> round(crps([0.0], [0.0], [1.0]), 4), crps([1.0], [[0.0, 2.0]]), crps([1.0], [3.0])
+    (0.2337, 0.5, 2.0)
+    """
+    observed, values = _numbers("y", y, 1), _numbers("prediction", prediction, None)
+    if std is not None:
+        deviation = _deviations(std, observed, values)
+        z = (observed - values) / deviation
+        density = np.exp(-0.5 * z**2) / np.sqrt(2.0 * np.pi)
+        return float(np.mean(deviation * (z * (2.0 * ndtr(z) - 1.0) + 2.0 * density - 1.0 / np.sqrt(np.pi))))
+    values = values[:, None] if values.ndim == 1 else values
+    if values.ndim != 2 or len(values) != len(observed):
+        raise ValueError(
+            f"prediction must hold draws of shape (n_samples, n_draws) with n_samples = {len(observed)}; got shape "
+            f"{values.shape}. Pass std= with means of shape (n_samples,)."
+        )
+    w = np.ones_like(values) if weights is None else np.broadcast_to(_numbers("weights", weights, None), values.shape)
+    return float(np.mean(_spread_scores(observed, values, w / w.sum(1, keepdims=True))))
+
+
+def _spread_scores(y: np.ndarray, draws: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """The score of each sample; Σ_jk w_j w_k |x_j − x_k|/2 = Σ_j x_j w_j (2 W_j − w_j − 1), W_j the sum up to j."""
+    order = draws.argsort(1)
+    x, w = np.take_along_axis(draws, order, 1), np.take_along_axis(weights, order, 1)
+    centred = x - y[:, None]  # the spread does not know a shift, and differences have more digits
+    return (w * np.abs(centred)).sum(1) - (centred * w * (2.0 * w.cumsum(1) - w - 1.0)).sum(1)
+
+
+def nlpd(y: npt.ArrayLike, mean: npt.ArrayLike, std: npt.ArrayLike) -> float:
+    """The negative log predictive density of normal predictions, in nats: the smaller, the better.
+
+    Parameters
+    ----------
+    y : array-like of shape (n_samples,)
+        What was observed.
+    mean, std : array-like of shape (n_samples,)
+        Means and standard deviations, as ``predict(X, return_std=True)`` gives them.
+
+    Returns
+    -------
+    score : float
+        The mean over the samples.
+
+    Examples
+    --------
+    >>> from representer.metrics import nlpd
+    >>> round(nlpd([0.0], [0.0], [1.0]), 4)
+    0.9189
+    """
+    observed, values = _numbers("y", y, 1), _numbers("mean", mean, 1)
+    deviation = _deviations(std, observed, values)
+    return float(np.mean(0.5 * ((observed - values) / deviation) ** 2 + np.log(deviation * np.sqrt(2.0 * np.pi))))
+
+
+def pinball(y: npt.ArrayLike, quantiles: npt.ArrayLike, levels: npt.ArrayLike) -> float:
+    """The pinball loss of quantiles, in units of y: the smaller, the better; that of the median is half the error.
+
+    Parameters
+    ----------
+    y : array-like of shape (n_samples,)
+        What was observed.
+    quantiles : array-like of shape (n_samples, n_levels)
+        Predicted quantiles.
+    levels : array-like of shape (n_levels,)
+        Between 0 and 1.
+
+    Returns
+    -------
+    loss : float
+        The mean over samples and levels.
+
+    Examples
+    --------
+    >>> from representer.metrics import pinball
+    >>> round(pinball([1.0], [[0.0, 3.0]], [0.5, 0.9]), 4)  # (0.5·1 + 0.1·2) / 2
+    0.35
+    """
+    observed, q = _numbers("y", y, 1), np.atleast_1d(_numbers("levels", levels, None))
+    values = _numbers("quantiles", quantiles, None)
+    if not np.all((q > 0) & (q < 1)):
+        raise ValueError(f"levels must lie between 0 and 1; got {levels!r}.")
+    values = values[:, None] if values.ndim == 1 else values
+    if values.shape != (len(observed), len(q)):
+        raise ValueError(
+            f"quantiles must have shape (n_samples, n_levels) = ({len(observed)}, {len(q)}); got {values.shape}."
+        )
+    missed = observed[:, None] - values
+    return float(np.mean(np.maximum(q * missed, (q - 1.0) * missed)))
+
+
+def coverage(y: npt.ArrayLike, intervals: npt.ArrayLike) -> float:
+    """The share of targets that lie in their intervals, ends included.
+
+    Parameters
+    ----------
+    y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+        What was observed.
+    intervals : array-like of shape (n_samples, 2) or (n_samples, n_outputs, 2)
+        Lower and upper ends, as ``predict_interval`` gives them.
+
+    Returns
+    -------
+    share : float
+        Between 0 and 1.
+
+    Examples
+    --------
+    >>> from representer.metrics import coverage
+    >>> coverage([0.0, 5.0], [[-1.0, 1.0], [-1.0, 1.0]])
+    0.5
+    """
+    observed, ends = _numbers("y", y, None), np.asarray(intervals, dtype=float)
+    if ends.shape != (*observed.shape, 2) or np.isnan(ends).any():
+        raise ValueError(
+            f"intervals must have shape {(*observed.shape, 2)}, lower and upper ends without NaN; got {ends.shape}."
+        )
+    return float(np.mean((ends[..., 0] <= observed) & (observed <= ends[..., 1])))
+
+
+def brier(y: npt.ArrayLike, probabilities: npt.ArrayLike, classes: npt.ArrayLike | None = None) -> float:
+    """The Brier score Σ_c (p_c − [y = c])² of class probabilities, between 0 and 2: the smaller, the better.
+
+    Parameters
+    ----------
+    y : array-like of shape (n_samples,)
+        The true labels.
+    probabilities : array-like of shape (n_samples, n_classes)
+        Predicted probabilities.
+    classes : array-like of shape (n_classes,), default=None
+        The label of each column; None: the sorted labels of y.
+
+    Returns
+    -------
+    score : float
+        The mean over the samples.
+
+    Examples
+    --------
+    >>> from representer.metrics import brier
+    >>> round(brier(["a", "b"], [[1.0, 0.0], [0.5, 0.5]]), 3)
+    0.25
+    """
+    truth, p, labels = class_places(y, probabilities, classes)
+    return float(np.mean(((p - (truth[:, None] == labels)) ** 2).sum(1)))
+
+
+def _numbers(name: str, values: npt.ArrayLike, ndim: int | None) -> np.ndarray:
+    """Finite numbers, with so many dimensions if that is said."""
+    array = np.asarray(values, dtype=float)
+    if (ndim is not None and array.ndim != ndim) or array.size == 0 or not np.isfinite(array).all():
+        wanted = "a finite, not empty array" + ("" if ndim is None else " of shape (n_samples,)")
+        flaw = "" if np.isfinite(array).all() else ", with NaN or infinity"
+        raise ValueError(f"{name} must be {wanted}; got shape {array.shape}{flaw}.")
+    return array
+
+
+def _deviations(std: npt.ArrayLike, y: np.ndarray, mean: np.ndarray) -> np.ndarray:
+    """Standard deviations, positive and one for each mean."""
+    deviation = np.broadcast_to(_numbers("std", std, None), y.shape)
+    if mean.shape != y.shape:
+        raise ValueError(f"Means must have the shape {y.shape} of y; got {mean.shape}.")
+    if not (deviation > 0).all():
+        raise ValueError("std must be positive; a prediction without doubt has no density.")
+    return deviation

@@ -1,0 +1,248 @@
+"""Any data under the default kernel: every learner, what does not matter, what is new at predict time, bad input."""
+
+from __future__ import annotations
+
+import functools
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+
+from representer import (
+    ConditionalMeanEmbedding,
+    DeepKernelClassifier,
+    DeepKernelPCA,
+    DeepKernelRegressor,
+    EmbeddingClassifier,
+    KernelAutoencoder,
+    KernelFeatures,
+    OperatorRidge,
+    StructuredPredictor,
+)
+from representer.kernels import Gaussian, Number, Table
+
+pd = pytest.importorskip("pandas")
+
+N = 24
+LEARNERS = {
+    "OperatorRidge": OperatorRidge(),
+    "EmbeddingClassifier": EmbeddingClassifier(random_state=0),
+    "DeepKernelRegressor": DeepKernelRegressor(random_state=0),
+    "DeepKernelClassifier": DeepKernelClassifier(random_state=0),
+    "ConditionalMeanEmbedding": ConditionalMeanEmbedding(random_state=0),
+    "StructuredPredictor": StructuredPredictor(random_state=0),
+    "KernelAutoencoder": KernelAutoencoder(2, random_state=0),
+    "DeepKernelPCA": DeepKernelPCA([3, 2], "auto", random_state=0),
+    "KernelFeatures": KernelFeatures(random_state=0),
+}
+RNG = np.random.default_rng(0)
+LABELS = np.array(["a", "b"] * (N // 2))
+FRAME = pd.DataFrame(
+    {
+        "size": np.where(np.arange(N) % 5 == 0, np.nan, RNG.normal(size=N)),
+        "colour": [None if i % 7 == 0 else ("red", "green", "blue")[i % 3] for i in range(N)],
+        "weight": RNG.normal(size=N),
+    }
+)
+# Red or not, and light or heavy, matter together: the data decide all lengthscales. Where they leave one open, as that
+# of a function that is linear, its search ends where rounding lets it, and predictions differ in the fifth digit.
+NUMBERS = np.where(FRAME["colour"] == "red", 1.0, -1.0) * np.sign(FRAME["weight"] - 0.2) + 0.3 * RNG.normal(size=N)
+
+
+def graphs() -> list[Any]:
+    networkx = pytest.importorskip("networkx")
+    return [networkx.gnp_random_graph(5 + i % 4, 0.5, seed=i) for i in range(N)]
+
+
+def smiles() -> list[str]:
+    pytest.importorskip("rdkit")
+    return [f"{'C' * (1 + i)}c1ccc({'N' if i % 2 else 'O'})cc1" for i in range(N)]
+
+
+def with_gaps() -> np.ndarray:
+    X = np.random.default_rng(1).normal(size=(N, 3))
+    X[::5, 1] = np.nan
+    return X
+
+
+DATA: dict[str, Any] = {
+    "frame": lambda: FRAME,
+    "SMILES": smiles,
+    "strings": lambda: ["".join(np.random.default_rng(i).choice(list("abcdefgh"), 6)) for i in range(N)],
+    "graphs": graphs,
+    "array with gaps": with_gaps,
+    "pictures": lambda: np.random.default_rng(2).normal(size=(N, 8, 8)),
+}
+
+
+def fitted(name: str, X: Any) -> Any:
+    return clone(LEARNERS[name]).fit(X, LABELS if "Classifier" in name else NUMBERS)
+
+
+@functools.cache
+def fitted_to_frame(name: str) -> Any:
+    return fitted(name, FRAME)
+
+
+def answers(model: Any, X: Any) -> np.ndarray:
+    for question in ("predict_proba", "transform", "predict"):
+        if hasattr(model, question):
+            return getattr(model, question)(X)
+    raise AssertionError(model)
+
+
+# -- every learner, one line ------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("kind", DATA)
+@pytest.mark.parametrize("name", LEARNERS)
+def test_every_learner_takes_any_data(name: str, kind: str) -> None:
+    X = DATA[kind]()
+    if name == "KernelAutoencoder" and kind == "array with gaps":  # what should its reconstructions be?
+        with pytest.raises(ValueError, match="Input X contains NaN"):
+            fitted(name, X)
+        return
+    model = fitted_to_frame(name) if kind == "frame" else fitted(name, X)
+    whole = answers(model, X)
+    assert len(whole) == N and np.isfinite(whole).all()
+    np.testing.assert_allclose(answers(model, X[:5]), whole[:5], rtol=1e-6, atol=1e-8)
+
+
+def test_kernels_of_vectors_name_the_word_that_takes_other_data() -> None:
+    for X in (DATA["strings"](), FRAME.dropna(), DATA["graphs"](), DATA["pictures"]()):
+        with pytest.raises(ValueError, match="kernel='auto'"):
+            DeepKernelPCA(2).fit(X)
+
+
+def test_features_of_plain_vectors_have_the_kernel_that_they_say() -> None:
+    X = np.random.default_rng(0).normal(size=(N, 2))
+    for table in (X, X.tolist(), pd.DataFrame(X, columns=["a", "b"])):
+        assert KernelFeatures().fit(table).kernel_ == KernelFeatures("rbf").fit(X).kernel_
+
+
+# -- what does not matter ---------------------------------------------------------------------------------------------
+def renamed(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame.assign(colour=frame["colour"].map({"red": "z", "green": "0 a", "blue": "ß"}))
+
+
+def rescaled(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame.assign(size=frame["size"] * -3.7e6 + 11.0, weight=frame["weight"] * 2.5e-7)
+
+
+def in_polars(frame: pd.DataFrame) -> Any:
+    polars = pytest.importorskip("polars")
+    return polars.DataFrame({name: [None if v != v else v for v in frame[name]] for name in frame})
+
+
+def in_pyarrow(frame: pd.DataFrame) -> Any:
+    return pytest.importorskip("pyarrow").Table.from_pandas(frame, preserve_index=False)
+
+
+CHANGES: dict[str, Any] = {
+    "columns permuted": lambda frame: frame[["weight", "colour", "size"]],
+    "levels renamed": renamed,
+    "columns rescaled": rescaled,
+    "polars": in_polars,
+    "pyarrow": in_pyarrow,
+    "dictionaries": lambda frame: frame.to_dict("records"),
+    "all": lambda frame: rescaled(renamed(frame))[["weight", "colour", "size"]],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [*(("OperatorRidge", change) for change in CHANGES if change != "all"), *((name, "all") for name in LEARNERS)],
+)
+def test_what_does_not_matter(name: str, change: str) -> None:
+    changed = CHANGES[change](FRAME)
+    expected = answers(fitted_to_frame(name), FRAME)
+    np.testing.assert_allclose(answers(fitted(name, changed), changed), expected, rtol=1e-8, atol=1e-8)
+
+
+# -- what is new at predict time --------------------------------------------------------------------------------------
+def test_columns_are_found_by_name() -> None:
+    model = fitted_to_frame("OperatorRidge")
+    expected = model.predict(FRAME)
+    other = FRAME[["weight", "colour", "size"]].assign(more="x")
+    np.testing.assert_array_equal(model.predict(other), expected)
+    np.testing.assert_array_equal(model.predict(in_pyarrow(other)), expected)
+    with pytest.raises(ValueError, match="no column 'colour'; there are: 'size', 'weight'"):
+        model.predict(FRAME.drop(columns="colour"))
+    with pytest.raises(ValueError, match=r"Column 'weight': Row\(s\) 0, 1.*are no numbers.*'heavy'"):
+        model.predict(FRAME.assign(weight="heavy"))
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_unseen_categories_are_all_alike(name: str) -> None:
+    model = fitted_to_frame(name)
+    new = [answers(model, FRAME[:3].assign(colour=colour)) for colour in ("violet", "orange")]
+    assert np.isfinite(new[0]).all()
+    np.testing.assert_array_equal(*new)
+
+
+def test_gaps_where_the_training_samples_had_none_are_means() -> None:
+    model = fitted_to_frame("OperatorRidge")
+    gap, mean = (FRAME[:4].assign(weight=value) for value in (np.nan, FRAME["weight"].mean()))
+    np.testing.assert_allclose(model.predict(gap), model.predict(mean), rtol=1e-10)
+
+
+# -- bad input --------------------------------------------------------------------------------------------------------
+def with_column(values: list[Any]) -> pd.DataFrame:
+    return FRAME[["weight"]].assign(odd=pd.Series(values, dtype=object))
+
+
+BAD: dict[str, tuple[Any, str]] = {
+    "duplicate names": (lambda: FRAME.set_axis(["a", "b", "a"], axis=1), "different names; 'a' stand"),
+    "all missing": (lambda: pd.DataFrame({"odd": [None] * N}), "'odd' .nothing."),
+    "all constant": (lambda: pd.DataFrame({"odd": ["x"] * N}), "'odd' .a constant."),
+    "mixed objects": (lambda: with_column([object(), "x"] * (N // 2)), "Column 'odd' has entries that are object, str"),
+    "mixed lists": (lambda: with_column([[1.0], ["x"]] * (N // 2)), "Column 'odd' .*list of different kinds"),
+    "infinite numbers": (lambda: FRAME.assign(weight=[np.inf, *range(1, N)]), "Column 'weight': .*infinite"),
+    "no rows": (lambda: FRAME[:0], "3 columns and no rows"),
+    "no columns": (lambda: FRAME[[]], "no columns"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+@pytest.mark.parametrize("name", LEARNERS)
+def test_bad_frames_are_named(name: str, case: str) -> None:
+    make, message = BAD[case]
+    frame = make()
+    with pytest.raises(ValueError, match=message):
+        clone(LEARNERS[name]).fit(frame, (LABELS if "Classifier" in name else NUMBERS)[: len(frame)])
+
+
+def test_columns_without_information_are_left_out() -> None:
+    expected = fitted_to_frame("OperatorRidge").predict(FRAME)
+    constant = FRAME.assign(odd=3)
+    np.testing.assert_array_equal(fitted("OperatorRidge", constant).predict(constant), expected)
+    with pytest.warns(UserWarning, match="Column 'odd' is empty and is left out"):
+        np.testing.assert_array_equal(fitted("OperatorRidge", FRAME.assign(odd=None)).predict(FRAME), expected)
+
+
+def test_mixed_words_and_numbers_are_categories_with_a_warning() -> None:
+    frame = with_column([1, "one"] * (N // 2))
+    with pytest.warns(UserWarning, match="Column 'odd' mixes int and str and is taken for categories"):
+        assert np.isfinite(fitted("OperatorRidge", frame).predict(frame)).all()
+
+
+@pytest.mark.parametrize("X", [None, 3.0, (i for i in range(N))], ids=["None", "a number", "a generator"])
+def test_what_is_no_collection_is_named(X: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match=r"array.*got|one number|requires"):
+        OperatorRidge().fit(X, NUMBERS)
+
+
+# -- scikit-learn -----------------------------------------------------------------------------------------------------
+def test_frames_go_through_pipelines_searches_clones_and_pickles() -> None:
+    own = OperatorRidge(Table(Gaussian(1.0), {"size": Number(), "weight": Number()}), alpha=0.1)
+    search = GridSearchCV(own, {"kernel__kernel__lengthscale": [1.0, 3.0], "alpha": [0.01, 0.1]}, cv=2)
+    search.fit(FRAME, NUMBERS)
+    assert set(search.best_params_) == {"kernel__kernel__lengthscale", "alpha"}
+    model = make_pipeline("passthrough", OperatorRidge(alpha=0.1)).fit(FRAME, NUMBERS)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(FRAME), model.predict(FRAME))
+    np.testing.assert_array_equal(clone(model).fit(FRAME, NUMBERS).predict(FRAME), model.predict(FRAME))
+    assert len(cross_val_score(model, FRAME, NUMBERS, cv=2)) == 2
+    again = OperatorRidge(model[-1].kernel_).fit(FRAME, NUMBERS)
+    np.testing.assert_allclose(again.predict(FRAME), model.predict(FRAME), rtol=1e-6)

@@ -1,0 +1,69 @@
+"""Light models and model cards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+import representer
+from representer import EmbeddingClassifier, OperatorRidge
+from representer.approximation import Nystroem
+from representer.kernels import Gaussian, Spectrum
+
+rng = np.random.default_rng(0)
+X, NEW = rng.uniform(-2, 2, size=(200, 1)), rng.uniform(-2, 2, size=(50, 1))
+y = np.sin(2 * X[:, 0]) + 0.05 * rng.normal(size=200)
+RIDGE = OperatorRidge(Gaussian(0.8), alpha=1e-4, random_state=0)
+
+
+@pytest.mark.parametrize("tolerance", [1e-2, 1e-4, 1e-6])
+def test_a_light_model_keeps_its_promise(tolerance: float, tmp_path: Path) -> None:
+    model = clone(RIDGE).fit(X, y)
+    light = model.compressed(tolerance)
+    loss = light.compression_
+    scale = np.abs(model.predict(X) - model.function_.intercept if model.function_.intercept is not None else 0).max()
+    measured = np.abs(light.predict(X) - model.predict(X)).max() / scale
+    np.testing.assert_allclose(measured, loss.error, rtol=1e-3, atol=1e-9)
+    assert loss.error <= tolerance and loss.anchors == len(light.function_.anchors) < loss.anchors_before == 200
+    assert np.abs(light.predict(NEW) - model.predict(NEW)).max() < 3 * tolerance
+    whole, small = model.save(tmp_path / "whole"), light.save(tmp_path / "small")
+    assert small.stat().st_size < 0.7 * whole.stat().st_size
+    np.testing.assert_array_equal(representer.load(small).predict(NEW), light.predict(NEW))
+    with pytest.raises(ValueError, match="keeps its function only"):
+        representer.load(small).predict(NEW, return_std=True)
+
+
+def test_light_models_of_other_learners_and_data() -> None:
+    model = EmbeddingClassifier(Gaussian(0.8), alpha=1e-3, random_state=0).fit(X, y > 0)
+    light = model.compressed(1e-4)
+    assert light.compression_.anchors < 60
+    np.testing.assert_allclose(light.embedding(NEW), model.embedding(NEW), atol=1e-3)
+    words = ["ab" * int(n) + "c" * int(m) for n, m in rng.integers(1, 6, (60, 2))]
+    model = OperatorRidge(Spectrum((1, 2)).normalized(), alpha=1e-2).fit(words, [len(word) for word in words])
+    light = model.compressed(1e-6)
+    assert light.compression_.anchors <= len(set(words))
+    np.testing.assert_allclose(light.predict(words), model.predict(words), rtol=1e-4)
+
+
+def test_what_is_light_already_says_so() -> None:
+    model = clone(RIDGE).set_params(approximation=Nystroem(10)).fit(X, y)
+    if type(model.function_).__name__ != "Expansion":
+        with pytest.raises(ValueError, match="light already"):
+            model.compressed()
+    with pytest.raises(ValueError, match="tolerance must be"):
+        clone(RIDGE).fit(X, y).compressed(2.0)
+
+
+def test_a_card_says_what_is_measured() -> None:
+    model = clone(RIDGE).fit(X[:150], y[:150])
+    card = model.card(X[150:], y[150:])
+    assert f"| score | {model.score(X[150:], y[150:]):.4g} |" in card
+    intervals = model.predict_interval(X[150:], 0.9)
+    share = np.mean((intervals[:, 0] <= y[150:]) & (y[150:] <= intervals[:, 1]))
+    assert f"| share within 90% intervals | {share:.1%} |" in card
+    assert "| samples | 150 |" in card and "| samples | 50 |" in card and model._record.fingerprints["X"] in card
+    assert "unlike the training data" in card
+    assert "## Scores" not in model.card() and "anchors, error" in model.compressed().card()
