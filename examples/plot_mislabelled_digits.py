@@ -25,7 +25,7 @@ model = EmbeddingClassifier(Gaussian("auto"), random_state=0).fit(X, told)
 suspects = model.suspects_[:20]
 print(f"{np.isin(wrong, suspects).sum()} of {len(wrong)} wrong labels are among the first {len(suspects)} suspects")
 
-expected = model.embedding(X).argmax(1)
+expected = model.loo_estimates_.argmax(1)  # by the fit without that digit
 figure, axes = plotting.panels(2, 10, size=1.3)
 for ax, i in zip(axes.flat, suspects, strict=True):
     ax.imshow(X[i].reshape(8, 8), cmap="gray_r")
