@@ -582,7 +582,8 @@ def _bad(data, message, error=ValueError, X=None, y=None, weights=None, **argume
 def test_errors_say_what_and_what_to_do(data):
     X, Y = data
     y = Y[:, 0]
-    _bad(data, "alpha must be positive", alpha=0.0)
+    _bad(data, "alpha must be positive", alpha=-1.0)
+    _bad(data, "alpha=0 interpolates", alpha=0.0)
     _bad(data, "alpha must be a positive number", alpha="best")
     _bad(data, "alpha must be positive", alpha=[])
     _bad(data, "criterion must be one of 'loo', 'gcv'", criterion="aic")

@@ -101,19 +101,20 @@ def _reasons(
 def _drowned(function: Function, points: np.ndarray, alpha: float) -> float | None:
     """The share of k(x, x) that tells samples apart, where it is small and alpha drowns it; None where it does not.
 
-    For kernels of products that is the variance of a column, for others that of a few samples in the RKHS.
+    It is the least variance of a column that varies, in a kernel of products; a stationary kernel of samples that are
+    alike has a lengthscale that says so.
     """
     kernel = function.data_kernel
-    if kernel is None or kernel.domain != "vectors":
+    if kernel is None or kernel.domain != "vectors" or not has_products(kernel):
         return None
     some = points[:: max(1, len(points) // 64)]
-    gram = plain(kernel(some))
-    size, spread = float(np.diagonal(gram).mean()), float(np.diagonal(gram).mean() - gram.mean())
-    if has_products(kernel):
-        some = some / (np.abs(some).max() or 1.0)  # so that squares are in range
-        variances, square = some.var(0), float((some**2).sum(1).mean())
-        spread = size * float(np.min(variances[variances > 0], initial=square) / (square or 1.0))
-    return spread / size if spread < ALIKE * size and alpha > DROWNED * spread else None
+    size = float(kernel.diag(some).mean())
+    some = some / (np.abs(some).max() or 1.0)  # so that squares are in range
+    variances, square = some.var(0), float((some**2).sum(1).mean())
+    if not (variances > 0).any():
+        return None
+    share = float(variances[variances > 0].min()) / square
+    return share if share < ALIKE and alpha > DROWNED * share * size else None
 
 
 def _farthest(points: np.ndarray) -> float:
