@@ -46,8 +46,9 @@ def problem_of(model: Any, X: Any, y: Any, w: Any = None) -> DeepRegression:
 
 def autoencoding_of(model: KernelAutoencoder, X: Any, y: Any = None, w: Any = None) -> AutoencoderProblem:
     """The problem that an autoencoder solves."""
-    samples, inputs = clone(model)._samples(model._first_kernel(), X, w, None)
-    return model._problem(samples, inputs, y)
+    first = model._first_kernel(X)
+    samples, inputs = clone(model)._samples(first, X, w, None)
+    return model._problem(first, samples, inputs, y)
 
 
 def settings_of(model: Any) -> SearchSettings:
