@@ -35,7 +35,9 @@ from representer.datasets import (
 )
 from representer.kernels import Graph
 
-LOADERS = tuple(getattr(datasets, name) for name in datasets.__all__ if name.startswith("load_"))
+LOADERS = tuple(
+    getattr(datasets, name) for name in datasets.__all__ if name.startswith("load_") and name != "load_boiling_points"
+)
 
 
 # --- functions -------------------------------------------------------------------------------------------------------

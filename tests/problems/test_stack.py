@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.optimize import minimize
-from sklearn.base import clone
+from sklearn.base import clone, is_regressor
 from sklearn.datasets import load_diabetes, load_iris
 from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV
@@ -39,6 +39,11 @@ FIXED = Stack([Gaussian(1.3), Laplacian(2.0), Linear()], weights=[0.5, 0.3, 0.2]
 LEARNED = Stack([Gaussian("auto"), Laplacian(2.0)])
 REPEATED = {
     "check_sample_weight_equivalence_on_dense_data": "medians of distances do not know weights",
+}
+# Of OperatorRidge() alone, whose family of sparse rows has nothing but alphas to choose.
+SPARSE = {
+    "check_sample_weight_equivalence_on_sparse_data": "targets are random there, and alpha ends at either end of its "
+    "range; test_weights_and_repetition_choose_the_same_alpha shows the equivalence where they are not"
 }
 
 
@@ -417,7 +422,9 @@ def test_sums_of_stacks_are_refused(data):
         OperatorRidge(FIXED, fit_intercept=True),
         EmbeddingClassifier(Stack([Gaussian("auto"), Linear()])),
     ],
-    expected_failed_checks=lambda model: {} if model.kernel == FIXED else REPEATED,
+    expected_failed_checks=lambda model: (
+        {} if model.kernel == FIXED else REPEATED | (SPARSE if model.kernel == "auto" and is_regressor(model) else {})
+    ),
 )
 def test_scikit_learn_contract(estimator, check):
     check(estimator)

@@ -38,7 +38,7 @@ from representer.kernels.tables import (
     as_seconds_since_1970,
 )
 from representer.kernels.time_series import GlobalAlignment, Signature
-from representer.kernels.vectors import Gaussian, Laplacian
+from representer.kernels.vectors import Gaussian, Laplacian, Linear
 from representer.samples import Column, Data, as_items, frame_columns, is_dask, is_missing, plain
 from representer.values import is_real
 
@@ -174,6 +174,7 @@ def suggest(X: Data, y: Data = None, *, features: Literal["frequencies", "sketch
         )
     if is_frame(X):
         return _of_frame(X, y)
+    X = X if hasattr(X, "__len__") else np.asarray(X)
     if hasattr(X, "shape") and len(X.shape) == 2:
         return _of_vectors(_as_floats(X), features)
     rows = None if hasattr(X, "shape") else _as_rows(X)
@@ -182,14 +183,17 @@ def suggest(X: Data, y: Data = None, *, features: Literal["frequencies", "sketch
 
 def _as_floats(X: Data) -> np.ndarray:
     """A matrix of numbers; one of words is refused, because its columns have no names to speak of."""
+    if X.dtype.kind == "c":
+        raise ValueError("Complex data not supported: give real and imaginary parts as columns.")
+    reason: Exception = ValueError(f"entries of type {X.dtype}")
     try:
         if X.dtype.kind in "biufO":
             return np.asarray(X, dtype=np.float64)
-    except (TypeError, ValueError):
-        pass
-    raise ValueError(
-        "X is an array with entries that are no numbers. Give its columns names, pandas.DataFrame(X, columns=[…]), so "
-        "that each is taken for what it is, or convert it: X.astype(float)."
+    except (TypeError, ValueError) as error:
+        reason = error
+    raise type(reason)(
+        f"X is an array with entries that are no numbers ({reason}). Give its columns names, pandas.DataFrame(X, "
+        "columns=[…]), so that each is taken for what it is, or convert it: X.astype(float)."
     )
 
 
@@ -242,7 +246,10 @@ def _of_vectors(X: Data, features: Literal["frequencies", "sketch"] | None) -> S
     def dressed(kernel: Kernel) -> Kernel:
         return Standardized(Missing(kernel) if gaps else kernel)
 
-    stack = Stack([dressed(kernel) for kernel in family("vectors", X.shape[1], features=features).kernels])
+    members = family("vectors", X.shape[1], features=features).kernels
+    if not is_dask(X) and not np.ptp(np.nan_to_num(X), axis=0).any():  # a line through points that are all the same
+        members = [kernel for kernel in members if not isinstance(kernel, Linear)]
+    stack = Stack([dressed(kernel) for kernel in members])
     single = dressed(Gaussian("auto"))
     return Suggestion(stack, single, (Finding(None, "numbers", seen, single),))
 
