@@ -118,6 +118,7 @@ def smooth(d: int, noise: float, *, n: int = 1500, p: int = 1) -> tuple[np.ndarr
 
 
 @pytest.mark.parametrize(("lengthscale", "d", "m", "noise"), WIDE)
+@pytest.mark.filterwarnings("ignore:The terms of the fitted function:representer.notices.NumericalWarning")
 def test_equals_the_fit_in_memory_where_landmarks_nearly_depend(lengthscale, d, m, noise):
     X, Y = smooth(d, noise, p=2)
     model = OperatorRidge(Gaussian(lengthscale), Dense(np.eye(2) + 0.5), approximation=Nystroem(m), random_state=0)
@@ -137,6 +138,7 @@ def test_equals_the_fit_in_memory_where_landmarks_nearly_depend(lengthscale, d, 
 
 
 @pytest.mark.parametrize("alpha", ["auto", 1e-13])
+@pytest.mark.filterwarnings("ignore:The terms of the fitted function:representer.notices.NumericalWarning")
 def test_deviations_of_outputs_with_several_scales_equal_those_in_memory(alpha):
     X, Y = smooth(1, 0.1, p=3)
     operator = Dense(np.diag([1.0, 1.5, 2.0]) + 0.5)
@@ -149,6 +151,7 @@ def test_deviations_of_outputs_with_several_scales_equal_those_in_memory(alpha):
     np.testing.assert_allclose(again.predict(new, True)[1], expected, rtol=100 * NEARLY)
 
 
+@pytest.mark.filterwarnings("ignore:The terms of the fitted function:representer.notices.NumericalWarning")
 def test_features_travel_with_a_lazy_prediction():
     X, Y = smooth(4, 0.0)
     learners = [
@@ -164,6 +167,7 @@ def test_features_travel_with_a_lazy_prediction():
 
 
 @pytest.mark.parametrize(("lengthscale", "d", "m", "noise"), WIDE[:3])
+@pytest.mark.filterwarnings("ignore:The terms of the fitted function:representer.notices.NumericalWarning")
 def test_embeddings_equal_those_in_memory_where_landmarks_nearly_depend(lengthscale, d, m, noise):
     X, Y = smooth(d, noise)
     classes, kernel = (Y[:, 0] > 0).astype(int), Gaussian(lengthscale)
@@ -177,6 +181,7 @@ def test_embeddings_equal_those_in_memory_where_landmarks_nearly_depend(lengthsc
 
 
 @pytest.mark.parametrize(("lengthscale", "d", "m"), [(1.25, 1, 218), (1.9, 3, 445), (2.0, 1, 120)])
+@pytest.mark.filterwarnings("ignore:The terms of the fitted function:representer.notices.NumericalWarning")
 def test_a_classifier_equals_that_in_memory_where_the_kernel_has_constants(lengthscale, d, m):
     """f + b beside functions f that are nearly constant: what is b's, and what is f's, alpha alone decides."""
     X, Y = smooth(d, 0.0)

@@ -121,6 +121,7 @@ NEARLY_DEPENDENT: Any = [  # (layers, outer kernel, alpha): k(Z, Z) of the outer
 
 
 @pytest.mark.parametrize(("layers", "kernel", "alpha"), NEARLY_DEPENDENT, ids=repr)
+@pytest.mark.filterwarnings("ignore:The terms of the fitted function:representer.notices.NumericalWarning")
 def test_dask_equals_memory_where_landmarks_nearly_depend(data, few, layers, kernel, alpha):
     X, y, _ = data
     new = np.random.default_rng(1).uniform(-1.2, 1.2, size=(50, 3))

@@ -772,6 +772,7 @@ def test_a_first_batch_is_refused_for_what_is_wrong_with_it(data):
 
 
 @pytest.mark.parametrize("first", [1, 3])
+@pytest.mark.filterwarnings("ignore:The terms of the fitted function:representer.notices.NumericalWarning")
 def test_a_tiny_first_batch_gives_the_fit_to_all_samples(first):
     rng = np.random.default_rng(0)
     X = np.sort(rng.normal(size=(900, 1)), 0)

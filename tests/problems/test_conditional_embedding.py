@@ -268,6 +268,7 @@ def test_expectations_say_what_they_need(data):
         model().fit(X, Y).expect(np.abs, Q, samples=(X, Y))
 
 
+@pytest.mark.filterwarnings("ignore:The terms of the fitted function:representer.notices.NumericalWarning")
 def test_a_constant_added_to_the_targets_moves_the_mean_and_nothing_else(data):
     X, Y, Q = data
     Y = np.round(2**10 * Y) / 2**10  # so that the sum has all digits
