@@ -68,10 +68,10 @@ class PointSupport:
         def shares(rows: slice) -> Tensor:
             cross = solved.cross(inputs[rows])
             explained = (cross * solved.system._solve(cross.mT).mT).sum(1)
-            return _share(explained, solved.kernel._diag(inputs[rows]))
+            return _share(explained, solved.kernel._diag(inputs[rows]))[:, None]
 
         with torch.no_grad():
-            return by_rows(shares, count(inputs), 3 * len(solved.system.matrix) * how.dtype.itemsize)
+            return by_rows(shares, count(inputs), 3 * len(solved.system.matrix) * how.dtype.itemsize)[:, 0]
 
     def left_out(self) -> Tensor:
         """The share (n,) of each point by all others, or by those of other groups; zero weights explain nothing."""
