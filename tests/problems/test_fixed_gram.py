@@ -344,10 +344,18 @@ def test_sparse_fingerprints_give_what_dense_ones_do(kernel: Any) -> None:
 
 def test_other_first_kernels_refuse_sparse_vectors() -> None:
     for model in (
-        DeepKernelRegressor(kernel=Tanimoto()),
+        DeepKernelRegressor(kernel=Tanimoto(), loss="huber"),  # with an inner layer
         DeepKernelRegressor([], kernel="rbf"),
         DeepKernelRegressor([2], kernel=Tanimoto()),
     ):
         assert not get_tags(model).input_tags.sparse
         with pytest.raises(TypeError, match=r"[Ss]parse data was passed"):
             model.fit(sparse.csr_array(BITS), SHARED)
+
+
+def test_sparse_vectors_stay_shallow_where_the_data_decide_on_layers() -> None:
+    X = sparse.csr_array(BITS)
+    model = DeepKernelRegressor(kernel=Tanimoto(), random_state=0)
+    assert get_tags(model).input_tags.sparse
+    assert model.fit(X, SHARED).layers_ == []
+    np.testing.assert_allclose(model.predict(BITS[:7]), model.predict(X[:7]), atol=1e-12)

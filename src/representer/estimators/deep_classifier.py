@@ -271,7 +271,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         self.dtype = dtype
 
     def __sklearn_tags__(self) -> Any:
-        return deep_tags(super().__sklearn_tags__(), self.layers, self.kernel)
+        return deep_tags(super().__sklearn_tags__(), self)
 
     @fitting
     def fit(self, X: Data, y: Data, sample_weight: Any = None, groups: Any = None) -> Self:

@@ -169,13 +169,18 @@ def check_layers(layers: Any) -> None:
         raise ValueError(f"layers must be 'auto' or a list, such as [2] or [('rbf', 3), 2]; got {layers!r}.")
 
 
+def may_stack(learner: Any) -> bool:
+    """May a fit be one of shallow kernels, in which the data decide on inner layers?"""
+    layers = learner.layers
+    unlayered = layers == "auto" if isinstance(layers, str) else isinstance(layers, list | tuple) and not layers
+    plain_fit = learner.loss == "squared" and getattr(learner, "penalty", None) is None
+    return unlayered and plain_fit and learner.approximation is None
+
+
 def kernels_to_stack(learner: Any, X: Data) -> Stack | None:
     """The shallow kernels of a fit in which the data decide on inner layers; None of a fit of one composition."""
     check_layers(learner.layers)
-    if is_dask(X):
-        return None
-    plain_fit = learner.loss == "squared" and getattr(learner, "penalty", None) is None
-    if (len(learner.layers) and learner.layers != "auto") or not plain_fit or learner.approximation is not None:
+    if is_dask(X) or not may_stack(learner):
         return None
     stack = stack_of(learner.kernel, X, None)
     if stack is None and learner.layers == "auto":
@@ -185,9 +190,9 @@ def kernels_to_stack(learner: Any, X: Data) -> Stack | None:
     return stack and Stack([as_operator_kernel(k, None) for k in stack.kernels], stack.weights, stack.alphas)
 
 
-def deep_tags(tags: Any, layers: Any, kernel: Any) -> Any:
+def deep_tags(tags: Any, learner: Any) -> Any:
     """The tags of a learner whose first layer sees the data."""
-    first = kernel
+    layers, first = learner.layers, learner.kernel
     if isinstance(layers, list | tuple) and len(layers):
         try:
             layer = as_layer(layers[0])
@@ -195,7 +200,10 @@ def deep_tags(tags: Any, layers: Any, kernel: Any) -> Any:
         except ValueError:  # fit will say what is wrong
             first, tags.input_tags.pairwise = None, False
         tags.input_tags.allow_nan = isinstance(first, Kernel | OperatorKernel) and takes_gaps(first)
-    tags.input_tags.sparse = not isinstance(layers, str) and takes_sparse(first)
+    # Sparse rows stay shallow where the data decide on layers; the "auto" of a fit that is no stack takes dense ones.
+    decided = isinstance(layers, str) or (isinstance(first, str) and first == "auto")
+    scalar = not isinstance(first, OperatorKernel)
+    tags.input_tags.sparse = takes_sparse(first) and (not decided or (scalar and may_stack(learner)))
     return tags
 
 
@@ -698,7 +706,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         self.dtype = dtype
 
     def __sklearn_tags__(self) -> Any:
-        return deep_tags(super().__sklearn_tags__(), self.layers, self.kernel)
+        return deep_tags(super().__sklearn_tags__(), self)
 
     @fitting
     def fit(self, X: Data, y: Data, sample_weight: Any = None, groups: Any = None, noise: Any = None) -> Self:
