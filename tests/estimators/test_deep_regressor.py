@@ -387,6 +387,7 @@ def test_interpolation_meets_the_data(data, inner, intercept):
         np.testing.assert_allclose(sum(np.square(model.layer_norms_) * [layer.alpha, 1]), expected, rtol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore:The interpolant predicts a sample that is left out:UserWarning")  # of few samples
 def test_separation_keeps_images_apart(data):
     """(15): the coth penalty is part of the value, and the closest images are farther apart with it."""
     X, y = data[0][:12], data[1][:12]
@@ -557,7 +558,8 @@ def test_standard_deviation_is_that_of_a_gaussian_process_on_the_images(data, rn
     P = np.linalg.inv(W)
     if len(layers) == 1:
         residuals = P @ (y - model.intercept_) / np.diag(P)  # of leave-one-out
-        np.testing.assert_allclose(ratio[0], np.mean(residuals**2 * np.diag(P)), rtol=1e-4)
+        squares = np.minimum(residuals**2 * np.diag(P), 25.0 * ratio[0])  # those beyond five deviations count as five
+        np.testing.assert_allclose(ratio[0], np.mean(squares), rtol=1e-4)
     else:
         assert ratio[0] > np.mean((P @ (y - model.intercept_)) ** 2 / np.diag(P))  # refits miss by more
 
