@@ -23,7 +23,8 @@ told[wrong] = (y[wrong] + rng.integers(1, 10, len(wrong))) % 10
 
 model = EmbeddingClassifier(Gaussian("auto"), random_state=0).fit(X, told)
 suspects = model.suspects_[:20]
-print(f"{np.isin(wrong, suspects).sum()} of {len(wrong)} wrong labels are among the first {len(suspects)} suspects")
+found = np.isin(wrong, suspects).mean()
+print(f"share of the {len(wrong)} wrong labels among the first {len(suspects)} suspects: {found:.0%}")
 
 expected = model.loo_estimates_.argmax(1)  # by the fit without that digit
 figure, axes = plotting.panels(2, 10, size=1.3)

@@ -9,7 +9,7 @@ import torch
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from representer.approximation import Approximation, Nystroem, approximation_error
+from representer.approximation import Approximation, Nystroem, RandomFeatures, TensorSketch, approximation_error
 from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.validation import DTYPES, check_inputs, one_kernel, seed_of, single_kernel
 from representer.functions import FeatureFunction, FeatureNetwork, StoredFeatures
@@ -93,11 +93,18 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLe
         """The kernel that a short name means here."""
         return as_kernel(one_kernel(name, "median"))
 
+    @property
+    def _any_kernel(self) -> bool:
+        """Does the approximation take any kernel? What is suggested for sparse rows and gaps has no other features."""
+        return not isinstance(self.approximation, RandomFeatures | TensorSketch)
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = False  # a Gram matrix has no approximation
         if isinstance(self.kernel, str):
-            tags.input_tags.sparse = takes_sparse(self.kernel)
+            decided = self.kernel == "auto" and not self._any_kernel  # a kernel of complete, dense vectors
+            tags.input_tags.sparse = takes_sparse(self.kernel) and not decided
+            tags.input_tags.allow_nan = tags.input_tags.allow_nan and not decided
         if self.dtype == "float32":
             tags.transformer_tags.preserves_dtype = ["float32"]
         return tags
@@ -119,7 +126,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLe
             The fitted transformer.
         """
         self._check()
-        given = single_kernel(self.kernel, X, "auto")
+        given = single_kernel(self.kernel, X, "auto", incomplete=self._any_kernel)
         kernel = self.named_kernel(given) if isinstance(given, str) else as_kernel(given)
         kernel = kernel.__sklearn_clone__().numbers()
         seed = seed_of(self.random_state)

@@ -57,15 +57,10 @@ class Report:
     def html(self) -> str:
         """The page: one file, light and dark, for screens of any width, without scripts or addresses."""
         from jinja2 import Environment
-        from markupsafe import Markup
 
         template = resources.files("representer.inspection").joinpath("report.html").read_text(encoding="utf-8")
         page = Environment(autoescape=True, trim_blocks=True).from_string(template)
-        sections = [
-            {**vars(section), "figure": None if section.figure is None else Markup(section.figure)}
-            for section in self.sections
-        ]
-        return page.render(title=self.title, subtitle=self.subtitle, sections=sections)
+        return page.render(title=self.title, subtitle=self.subtitle, sections=self.sections)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the page to a file."""

@@ -277,7 +277,7 @@ class Kernel(Value, ABC):
         --------
         >>> from representer.kernels import Gaussian, Linear
         >>> (Gaussian(1.0) + 2.0 * (Linear() + 1.0)).addends()
-        [('Gaussian', Gaussian(lengthscale=1.0)), ('Linear', 2.0 * Linear()), ('Constant', 2.0 * Constant(value=1.0))]
+        [('Gaussian', Gaussian(lengthscale=1.0)), ('Linear', 2.0 * Linear()), ('Constant', 2.0 * Constant())]
         """
         return [(type(self).__name__, self)]
 

@@ -455,7 +455,7 @@ def newton(
     Examples
     --------
     >>> import torch
-    >>> from representer.optimize import quasi_newton
+    >>> from representer.optimize.quasi_newton import newton
     >>> start, bounds = torch.zeros(2).double(), torch.ones(2).double()
     >>> newton(lambda x: x[0].cosh() - x[0] / 2 + (x[1] - 3 * x[0]).square(), start, -bounds, bounds)
     tensor([0.3418, 1.0000], dtype=torch.float64)

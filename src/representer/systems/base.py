@@ -131,7 +131,7 @@ def relative_norm(missed: Tensor, right: Tensor) -> float:
     --------
     >>> import torch
     >>> from representer.systems.base import relative_norm
-    >>> relative_norm(torch.tensor([1e200]).double(), torch.tensor([2e200]).double())
+    >>> relative_norm(torch.tensor([1e200], dtype=torch.float64), torch.tensor([2e200], dtype=torch.float64))
     0.5
     """
     unit = power_of_two(torch.maximum(missed.abs().amax(), right.abs().amax())) if missed.numel() else 1.0

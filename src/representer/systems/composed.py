@@ -11,7 +11,7 @@ from torch import Tensor
 
 from representer.functions import Composed, Expansion
 from representer.samples import Block, Data, Samples
-from representer.systems.ridge import ExactSystem, FittedSystem, LeftOutMoments, Loss, Report
+from representer.systems.ridge import ExactSystem, FitReport, FittedSystem, LeftOutMoments, Loss
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +62,7 @@ class ComposedSystem(FittedSystem):
         """‖f_L‖."""
         return self.outer.norm()
 
-    def report(self, samples: Samples, loss: Loss) -> Report:
+    def report(self, samples: Samples, loss: Loss) -> FitReport:
         return self.outer.report(samples, loss)
 
     def leverage(self) -> Tensor:

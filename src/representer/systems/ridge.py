@@ -164,7 +164,7 @@ class FittedSystem(System):
         raise self._unavailable("Leave-one-out predictions")
 
     @abstractmethod
-    def report(self, samples: Samples, loss: Loss) -> Report:
+    def report(self, samples: Samples, loss: Loss) -> FitReport:
         """The sum of a loss of the fitted values over the samples of the fit, and the largest k(x, x)."""
 
     @property
@@ -305,17 +305,17 @@ Loss = Callable[[Tensor, Tensor], Tensor]  # fitted values and targets (n, p) ->
 
 
 @dataclass(frozen=True)
-class Report:
+class FitReport:
     """The sum of the weighted losses of a fit at its own samples, and the largest k(x, x)."""
 
     loss: float
     largest: float
 
-    def __add__(self, other: Report) -> Report:
-        return Report(self.loss + other.loss, max(self.largest, other.largest))
+    def __add__(self, other: FitReport) -> FitReport:
+        return FitReport(self.loss + other.loss, max(self.largest, other.largest))
 
     @classmethod
-    def of(cls, losses: Tensor, weights: Tensor | None, diagonal: Tensor) -> Report:
+    def of(cls, losses: Tensor, weights: Tensor | None, diagonal: Tensor) -> FitReport:
         """That of a block of samples."""
         total = losses.sum() if weights is None else losses @ weights.to(losses)
         return cls(float(total), float(diagonal.max()))
@@ -333,12 +333,12 @@ class ReportStep(Step):
         """The columns, and what the kernel needs to make them."""
         return 2 * self.function.features.map.n_features * self.function.features.map.dtype.itemsize
 
-    def __call__(self, block: Block, total: Report | None) -> Report:
+    def __call__(self, block: Block, total: FitReport | None) -> FitReport:
         coefficients, b, by_columns = self.function.loaded
         features = self.function.features.map
         values = features.columns(block.X) if by_columns else features(block.X)
         losses = self.loss(values @ coefficients + b, block.Y.to(coefficients))
-        report = Report.of(losses, block.weights, features.kernel._diag(block.X))
+        report = FitReport.of(losses, block.weights, features.kernel._diag(block.X))
         return report if total is None else total + report
 
 
@@ -474,10 +474,10 @@ class ExactSystem(FittedSystem):
         fitted = self._fitted() if b is None else self._fitted() - b
         return float((self._system.coefficients() * fitted).sum().clamp(min=0.0).sqrt())
 
-    def report(self, samples: Samples, loss: Loss) -> Report:
+    def report(self, samples: Samples, loss: Loss) -> FitReport:
         data = self._training
         diagonal = data.kernel.diag(data.X, data.Y.shape[1]) if data.gram is None else data.gram.diagonal()
-        return Report.of(loss(self._fitted(), data.Y), self._block.weights, diagonal)
+        return FitReport.of(loss(self._fitted(), data.Y), self._block.weights, diagonal)
 
     def left_out_moments(self) -> LeftOutMoments:
         data, system = self._training, self._system
@@ -619,7 +619,7 @@ class FeatureSystem(FittedSystem):
         """The bytes that blocks of samples may take, or None for the usual ones."""
         return None
 
-    def report(self, samples: Samples, loss: Loss) -> Report:
+    def report(self, samples: Samples, loss: Loss) -> FitReport:
         function = feature_function(self.features, self.operator, self.coefficients(), self.intercept(), expand=False)
         assert isinstance(function, FeatureFunction)
         return samples.total(ReportStep(function, loss), limit=self._limit())
