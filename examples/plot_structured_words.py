@@ -34,9 +34,9 @@ def by_position(X, Y):
     k, gram = Gaussian(2.0), np.zeros((len(X), len(Y)))
     for j in range(6):
         rows, columns = ([i for i, w in enumerate(words) if len(w) > j] for words in (X, Y))
-        gram[np.ix_(rows, columns)] += k(
-            np.array([X[i][j] for i in rows]), np.array([Y[i][j] for i in columns])
-        ).numpy()
+        if rows and columns:
+            pictures = np.array([X[i][j] for i in rows]), np.array([Y[i][j] for i in columns])
+            gram[np.ix_(rows, columns)] += k(*pictures).numpy()
     return gram
 
 

@@ -621,8 +621,8 @@ def test_a_last_batch_of_one_sample_is_no_batch(iris):
 
 def test_labels_of_several_kinds_are_refused_in_words(iris):
     X, y = iris
-    with pytest.raises(TypeError, match=r"Labels must be of one kind .* y has NoneType, int, str"):
-        EmbeddingClassifier("rbf").fit(X, np.array(["a", 1, None], dtype=object)[y])
+    with pytest.raises(TypeError, match=r"Labels must be of one kind .* y has float, int, str"):
+        EmbeddingClassifier("rbf").fit(X, np.array(["a", 1, 2.5], dtype=object)[y])
 
 
 def test_islands_without_an_intercept_have_the_entropy_of_ignorance():

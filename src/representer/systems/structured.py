@@ -166,6 +166,12 @@ class Pairs(Block):
         outputs = (self.weights[self.numbers] > 0).nonzero()[:, 0]
         return self._chosen(None if self.pairwise[0] else (self.weights > 0).nonzero()[:, 0], outputs)
 
+    def positive_part(self, *, pairwise: bool = False) -> Pairs:
+        """The samples of positive weight that have an output; rows of a Gram matrix lose their columns as well."""
+        if self.weights is None or bool((self.weights > 0).all()):
+            return self
+        return self.rows((self.weights[self.numbers] > 0).nonzero()[:, 0].cpu().numpy())
+
     def _chosen(self, kept: Tensor | None, outputs: Tensor) -> Pairs:
         """Some inputs in order, None for all, and some outputs."""
         Y, stored = (part(data, outputs, columns=self.pairwise[1]) for data in (self.Y, self.outputs))

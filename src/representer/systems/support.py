@@ -260,6 +260,11 @@ class FadingWeights(Function):
     power: float
 
     @property
+    def anchors(self) -> Data:
+        """The training inputs."""
+        return self.weights.anchors
+
+    @property
     def shares(self) -> Tensor:
         """π (n,): the weights of the samples in the fit, with the sum one."""
         how, w = self.weights.representation, self.weights.sample_weight
