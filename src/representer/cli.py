@@ -386,6 +386,8 @@ def describe_model(model: Path, console: Console, json_output: bool) -> int:
     for name, value in about.items():
         for key, entry in value.items() if isinstance(value, dict) else [("", value)]:
             table.add_row(f"{name} {key}".rstrip(), escape(entry if isinstance(entry, str) else json.dumps(entry)))
+    if not console.is_terminal:  # whoever reads a pipe looks for whole values, fingerprints among them
+        console.width = max(console.width, WIDTH)
     console.print(table)
     return 0
 
