@@ -186,11 +186,14 @@ class ConditionalEmbedding(OutputFunction):
             f, d = self.moments, len(self.centre)
             b = 0.0 if f.intercept is None else f.intercept[:d]
             return function_network(replace(f, coefficients=f.coefficients[:, :d], intercept=b + self.centre))
-        if not hasattr(self.weights, "expansion"):
+        fading = self.weights if hasattr(self.weights, "faded_network") else None
+        weights = self.weights if fading is None else fading.weights
+        if not hasattr(weights, "expansion"):
             raise ValueError("With an approximation, to_torch needs fit_intercept=True, whose weights sum to one.")
         c = middle(Y) if self.total_is_one else torch.zeros_like(Y[0])
-        f = self.weights.expansion(Y - c)
-        return function_network(replace(f, intercept=plain(c) if f.intercept is None else f.intercept + plain(c)))
+        f = weights.expansion(Y - c)
+        network = function_network(replace(f, intercept=plain(c) if f.intercept is None else f.intercept + plain(c)))
+        return network if fading is None else fading.faded_network(network, Y)
 
     def proper(self, X: Data) -> Tensor:
         """Weights in rows of sum one; where they have no positive sum, far from all samples, those of all targets."""

@@ -293,6 +293,30 @@ class FadingWeights(Function):
         """The training inputs."""
         return self.weights.spans()
 
+    def faded_network(self, network: torch.nn.Module, Y: Tensor) -> torch.nn.Module:
+        """A network of the values Yᵀw(x) of weights that do not fade, as the one of those that do."""
+        return FadingNetwork(self, network, self.shares @ Y).cpu()
+
+
+class FadingNetwork(torch.nn.Module):
+    """t f(x) + (1 − t) c of a network f and a constant c, with the trust t of fading weights."""
+
+    def __init__(self, fading: FadingWeights, network: torch.nn.Module, far: Tensor):
+        super().__init__()
+        self.solved, self.reference, self.power = fading.weights.solved, fading.reference, fading.power
+        self.network = network
+        system = self.solved.system
+        self.register_buffer("inverse", system._solve(torch.eye(len(system.matrix)).to(system.matrix)).detach())
+        self.register_buffer("far", far.detach().clone())
+
+    def forward(self, X: Tensor) -> Tensor:
+        """The values (n, p)."""
+        inputs = X.to(self.inverse)
+        cross = self.solved.cross(inputs)
+        share = _share(((cross @ self.inverse) * cross).sum(1), self.solved.kernel._diag(inputs))
+        t = trust(share, self.reference, self.power)[:, None]
+        return t * self.network(X) + (1.0 - t) * self.far
+
 
 def trust(support: Tensor, reference: float, power: float) -> Tensor:
     """min(1, s/reference)^power."""
