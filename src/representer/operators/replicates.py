@@ -6,9 +6,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.kernels import Kernel, Stack
+from representer.kernels import Callable, Kernel, Stack
 from representer.operators.base import OperatorKernel
 from representer.samples import Data, count, equal_rows, evenly_spaced, joined_groups, plain, take
+from representer.values import all_values
 
 # Objects are compared with so many of them first; only those with equal answers are compared with each other.
 ANCHORS = 16
@@ -20,7 +21,8 @@ def replicates(kernel: Kernel | OperatorKernel | Stack, X: Data) -> np.ndarray |
     """A number (n,) for each of the prepared inputs, the same one for equal inputs; None where all are distinct.
 
     Vectors are equal if their numbers are, up to rounding. Other inputs are equal if a kernel has no distance between
-    them: ‖k(x, ·) − k(y, ·)‖ = 0. Of several kernels any one decides.
+    them: ‖k(x, ·) − k(y, ·)‖ = 0. Of several kernels any one decides. A function of whole collections is not asked for
+    parts of them.
 
     Examples
     --------
@@ -31,6 +33,8 @@ def replicates(kernel: Kernel | OperatorKernel | Stack, X: Data) -> np.ndarray |
     """
     if kernel.domain == "vectors":
         numbers = equal_rows(X.detach().cpu().numpy() if isinstance(X, Tensor) else X)
+    elif any(isinstance(value, Callable) and value.batched for value in all_values(kernel)):
+        return None
     elif isinstance(kernel, Kernel):
         numbers = _equal_objects(kernel, kernel.prepare(X))  # of several kernels, each prepares them in its own way
     else:
@@ -47,8 +51,7 @@ def _equal_objects(kernel: Kernel, X: Data) -> np.ndarray:
     with torch.no_grad():
         kernel = kernel._resolve(X)
         similarities = X[:, anchors] if kernel.domain == "gram" else kernel._gram(X, take(X, torch.from_numpy(anchors)))
-        diagonal = X.diagonal() if kernel.domain == "gram" else kernel._diag(X)
-        numbers = equal_rows(plain(torch.cat([diagonal[:, None].to(similarities), similarities], 1)))
+        numbers = equal_rows(plain(similarities))
         _, members, sizes = np.unique(numbers, return_inverse=True, return_counts=True)
         alike = np.argsort(members, kind="stable")
         for rows in np.split(alike, np.cumsum(sizes)[:-1]):
