@@ -301,6 +301,9 @@ class FadingWeights(Function):
 class FadingNetwork(torch.nn.Module):
     """t f(x) + (1 − t) c of a network f and a constant c, with the trust t of fading weights."""
 
+    inverse: Tensor
+    far: Tensor
+
     def __init__(self, fading: FadingWeights, network: torch.nn.Module, far: Tensor):
         super().__init__()
         self.solved, self.reference, self.power = fading.weights.solved, fading.reference, fading.power
