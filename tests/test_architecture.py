@@ -250,6 +250,7 @@ def test_there_is_a_library_to_look_at() -> None:
         "rich",
         "pooch",
         "filelock",
+        "jinja2",
         "safetensors",
     } == CORE
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import io
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -214,7 +215,14 @@ def grid_transformation(
     return ax
 
 
-def contribution_bars(names: Sequence[str], values: npt.ArrayLike, *, title: str = "", ax: Axes | None = None) -> Axes:
+def contribution_bars(
+    names: Sequence[str],
+    values: npt.ArrayLike,
+    *,
+    title: str = "",
+    label: str = "contribution",
+    ax: Axes | None = None,
+) -> Axes:
     """Signed contributions as horizontal bars, the first one above.
 
     Parameters
@@ -225,6 +233,8 @@ def contribution_bars(names: Sequence[str], values: npt.ArrayLike, *, title: str
         The contributions.
     title : str, default=""
         The text above.
+    label : str, default="contribution"
+        The text below.
     ax : Axes or None, default=None
         Where to draw; None is the current axes of pyplot.
 
@@ -241,10 +251,97 @@ def contribution_bars(names: Sequence[str], values: npt.ArrayLike, *, title: str
     ax.set_yticks(places, [name.replace("$", r"\$") for name in names])
     ax.invert_yaxis()
     ax.axvline(0.0, color="0.5", linewidth=0.8)
-    ax.set_xlabel("contribution")
+    ax.set_xlabel(label)
     if title:
         ax.set_title(title.replace("$", r"\$"), fontsize="medium")
     return ax
+
+
+def spectrum_line(values: npt.ArrayLike, alpha: float, *, ax: Axes | None = None) -> Axes:
+    """Eigenvalues, the largest first, on a logarithmic scale, with a line at alpha.
+
+    Parameters
+    ----------
+    values : array-like of shape (n,)
+        Eigenvalues over the number of samples.
+    alpha : float
+        The penalty.
+    ax : Axes or None, default=None
+        Where to draw; None is the current axes of pyplot.
+
+    Returns
+    -------
+    ax : Axes
+        Where it was drawn.
+    """
+    ax = ax or _matplotlib("pyplot").gca()
+    heights = np.asarray(values, dtype=float)
+    heights = heights[heights > 1e-17 * heights[0]]
+    ax.semilogy(np.arange(1, len(heights) + 1), heights, color=CLASSES[4])
+    ax.axhline(alpha, color=CLASSES[0], linestyle="--", label="alpha")
+    ax.set(xlabel="direction", ylabel="eigenvalue / n")
+    ax.legend(frameon=False)
+    return ax
+
+
+def prediction_scatter(targets: npt.ArrayLike, predictions: npt.ArrayLike, *, ax: Axes | None = None) -> Axes:
+    """Predictions over targets, with the line on which they are equal.
+
+    Parameters
+    ----------
+    targets, predictions : array-like of shape (n,)
+        What is known and what is predicted.
+    ax : Axes or None, default=None
+        Where to draw; None is the current axes of pyplot.
+
+    Returns
+    -------
+    ax : Axes
+        Where it was drawn.
+    """
+    ax = ax or _matplotlib("pyplot").gca()
+    known, answers = np.asarray(targets, dtype=float), np.asarray(predictions, dtype=float)
+    ends = [float(np.nanmin([known, answers])), float(np.nanmax([known, answers]))]
+    ax.plot(ends, ends, color="0.5", linewidth=0.8)
+    ax.scatter(known, answers, s=12, color=CLASSES[4], linewidths=0, alpha=0.7)
+    ax.set(xlabel="target", ylabel="prediction")
+    return ax
+
+
+# What stands for the colour of the text while a figure is drawn; no part of a figure has it.
+_INK = "#0a0b0c"
+
+
+def figure_svg(draw: Callable[[Axes], object], *, width: float = 6.0, height: float = 3.4) -> str | None:
+    """A figure as SVG that has the colours of the page around it: transparent, lines and texts in ``currentColor``.
+
+    Parameters
+    ----------
+    draw : callable
+        Draws on axes.
+    width, height : float
+        In inches.
+
+    Returns
+    -------
+    svg : str or None
+        None where matplotlib is not installed (the extra ``plot``).
+    """
+    try:
+        new_figure, rc_context = _matplotlib("figure").Figure, _matplotlib("rc_context")
+    except ModuleNotFoundError:
+        return None
+    names = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
+    style = {**dict.fromkeys(names, _INK), "svg.fonttype": "none", "svg.hashsalt": "representer"}
+    with rc_context(style):
+        figure = new_figure(figsize=(width, height), layout="constrained")
+        ax = figure.subplots()
+        draw(ax)
+        ax.spines[["top", "right"]].set_visible(False)
+        text = io.StringIO()
+        figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
+    svg = text.getvalue()
+    return svg[svg.index("<svg") :].replace(_INK, "currentColor")
 
 
 def class_colors(probabilities: npt.ArrayLike) -> np.ndarray:

@@ -26,6 +26,7 @@ from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import ThreadpoolController
 
 from representer.estimators.intervals import FoldFits
+from representer.estimators.reports import make_report
 from representer.estimators.validation import (
     ARGUMENTS,
     DTYPES,
@@ -53,6 +54,7 @@ from representer.inspection.explanation import (
 )
 from representer.inspection.intervals import check_coverage
 from representer.inspection.relevance import total_effects
+from representer.inspection.report import Report
 from representer.inspection.rounding import lost_digits
 from representer.inspection.sensitivity import gradients, removal_effects
 from representer.kernels import NAMES, Kernel, Stack, as_kernel, is_frame
@@ -663,6 +665,31 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         misfit = self.misfit_
         return np.argsort(-np.where(np.isnan(misfit), -np.inf, misfit), kind="stable")
 
+    @answering
+    def report(self, X_test: Data = None, y_test: Data = None) -> Report:
+        """A page about the fitted model: what was fitted, how well, what matters, what looks wrong.
+
+        Figures need matplotlib (the extra ``plot``); without it the page has none.
+
+        Parameters
+        ----------
+        X_test : array-like of shape (n_queries, n_features), or a sequence of what the kernel takes, default=None
+            Inputs that the fit has not seen.
+        y_test : array-like of shape (n_queries,) or (n_queries, n_outputs), default=None
+            Their targets.
+
+        Returns
+        -------
+        report : Report
+            ``report.save("report.html")`` writes one file that needs nothing else; notebooks show it.
+        """
+        check_is_fitted(self)
+        return make_report(self, X_test, y_test)
+
+    def _left_out_answers(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Targets, or numbers of classes, and what leave-one-out answers: predictions or probabilities (n, c)."""
+        return None
+
     def _asked(self, X: Data) -> Any:
         """Checked inputs, in memory."""
         check_is_fitted(self)
@@ -754,7 +781,10 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
                 "relevance_ is one of columns, and this model has no columns of its training samples: they are "
                 "objects, a Gram matrix, or were not kept (fits on Dask, partial_fit)."
             )
-        methods = (getattr(self, name, None) for name in ("predict_proba", "predict", "transform"))
+        nameless = copy.copy(self)
+        if isinstance(X, np.ndarray):  # whose columns have no names any more
+            nameless.__dict__.pop("feature_names_in_", None)
+        methods = (getattr(nameless, name, None) for name in ("predict_proba", "predict", "transform"))
         return total_effects(next(method for method in methods if method is not None), X)
 
     # -- answers on Dask ----------------------------------------------------------------------------------------------

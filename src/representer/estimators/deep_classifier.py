@@ -562,12 +562,18 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
     def _output_names(self) -> tuple[str, ...]:
         return tuple(map(str, self.classes_[1:] if len(self.classes_) == 2 else self.classes_))
 
+    def _left_out_answers(self) -> tuple[np.ndarray, np.ndarray] | None:
+        system = self.system_
+        if not isinstance(system, StackedSystem) or system.samples is None or self.calibration_ is None:
+            return None
+        decisions = plain(system.left_out()).astype(np.float64)
+        return self._labels(system.samples.Y), self.calibration_(decisions)
+
     def _misfits(self) -> np.ndarray:
         """−log p of each sample's class: by leave-one-out of a stack, or by refits without folds."""
-        system, samples = self.system_, self._training_samples
-        if isinstance(system, StackedSystem) and system.samples is not None and self.calibration_ is not None:
-            decisions = plain(system.left_out()).astype(np.float64)
-            return class_misfits(self.calibration_(decisions), self._labels(system.samples.Y))
+        known, samples = self._left_out_answers(), self._training_samples
+        if known is not None:
+            return class_misfits(known[1], known[0])
         fits = self._fold_fits()
         assert samples is not None
 

@@ -973,6 +973,14 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
             return None
         return self._shaped(self._unit * self.system_.deviation(self._system_inputs(X)))
 
+    def _left_out_answers(self) -> tuple[np.ndarray, np.ndarray] | None:
+        system = self.system_
+        if not isinstance(system, StackedSystem) or system.samples is None:
+            return None
+        targets = self._unit * plain(system.samples.Y).astype(np.float64)
+        answers = self._unit * plain(system.left_out()).astype(np.float64)
+        return (targets[:, 0], answers[:, 0]) if self._flat else (targets, answers)
+
     def _misfits(self) -> np.ndarray:
         """Leave-one-out errors of a stack; of a composition, errors of refits without folds."""
         if isinstance(self.system_, StackedSystem) and self.system_.samples is not None:

@@ -702,12 +702,18 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
 
     def _misfits(self) -> np.ndarray:
         """−log p of each sample's class, by leave-one-out estimates."""
+        known = self._left_out_answers()
+        if known is None:
+            raise ValueError("misfit_ needs the training samples, and a fit by batches or on Dask keeps none.")
+        return class_misfits(known[1], known[0])
+
+    def _left_out_answers(self) -> tuple[np.ndarray, np.ndarray] | None:
         samples = self.system_.samples
         if samples is None:
-            raise ValueError("misfit_ needs the training samples, and a fit by batches or on Dask keeps none.")
+            return None
         estimates = plain(self.system_.left_out()).astype(np.float64)
         probabilities = clip_normalized(estimates) if self.calibration_ is None else self.calibration_(estimates)
-        return class_misfits(probabilities, samples.Y.argmax(1))
+        return samples.Y.argmax(1), probabilities
 
     def risk_bound(self, beta: float = 0.05) -> float:
         """Theorem 4: with probability 1 − beta the expected cross entropy, clipped at ``clip`` < 1/e, is below this.

@@ -68,6 +68,7 @@ from representer.samples import (
     plain,
 )
 from representer.systems import Criterion, FittedSystem, StackedSystem
+from representer.systems.ridge import FalkonSystem
 from representer.values import instance_of, one_of
 
 
@@ -611,6 +612,12 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
 
     def _misfits(self) -> np.ndarray:
         return left_out_misfits(self.system_)
+
+    def _left_out_answers(self) -> tuple[np.ndarray, np.ndarray] | None:
+        samples = self.system_.samples
+        if samples is None or isinstance(self.system_, FalkonSystem):
+            return None
+        return self._shaped(self._unit * plain(samples.Y).astype(np.float64)), self.loo_predict_
 
     # -- intervals ----------------------------------------------------------------------------------------------------
     def predict_interval(self, X: Data, coverage: float = 0.9) -> np.ndarray:
