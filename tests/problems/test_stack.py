@@ -20,7 +20,6 @@ from representer import ConditionalMeanEmbedding, EmbeddingClassifier, OperatorR
 from representer.approximation import Falkon, Landmarks, Nystroem, RandomFeatures
 from representer.functions import Stacked
 from representer.kernels import (
-    TREND,
     Gaussian,
     Laplacian,
     Linear,
@@ -195,11 +194,11 @@ def test_the_learned_stack_makes_the_same_model_again(data):
     again = OperatorRidge(model.kernel_, fit_intercept=True).fit(X, Y)
     np.testing.assert_allclose(again.predict(X), model.predict(X), atol=1e-10)
     assert again.kernel_ == model.kernel_ and eval(repr(model.kernel_), vars(kernels)) == model.kernel_
-    assert model.weights_.shape == (7, 2) and (model.weights_ >= 0).all()
+    assert model.weights_.shape == (6, 2) and (model.weights_ >= 0).all()
     np.testing.assert_allclose(model.weights_.sum(0), 1.0)
-    assert model.kernel_.free() == [] and len(model.members_) == 7 and model.alpha_.shape == (7,)
+    assert model.kernel_.free() == [] and len(model.members_) == 6 and model.alpha_.shape == (6,)
     assert repr(model.members_).splitlines()[0].split() == ["weight", "error", "learned", "alpha", "seconds", "kernel"]
-    assert [member.learned for member in model.members_] == [2, 2, 2, 1, 4, 4, 5]
+    assert [member.learned for member in model.members_] == [2, 2, 2, 1, 4, 4]
     assert model.criterion_value_ < max(member.score for member in model.members_)
     same = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(same.predict(X), model.predict(X))
@@ -398,8 +397,7 @@ def test_learners_of_one_kernel_take_the_best_of_a_family(data, learner):
     model, several = learner().fit(X, Y), suggest(X).kernel.kernels
     values = []
     for kernel in several:
-        inner = kernel.kernel.left if kernel.kernel == TREND else kernel.kernel
-        learned = {"auto": 1, "ard": X.shape[1]}.get(getattr(inner, "lengthscale", ""), 0) + (kernel.kernel == TREND)
+        learned = {"auto": 1, "ard": X.shape[1]}.get(getattr(kernel.kernel, "lengthscale", ""), 0)
         alone = learner(kernel).fit(X, Y)
         values.append((alone.criterion_value_ * (1 + OPTIMISM * learned / len(X)) ** 2, type(alone.kernel_.kernel)))
     assert type(model.kernel_.kernel) is min(values, key=lambda pair: pair[0])[1]

@@ -36,7 +36,7 @@ from representer.estimators.validation import (
 )
 from representer.functions import Expansion, FeatureFunction, Stacked
 from representer.inspection.suspects import class_misfits
-from representer.kernels import TREND, Gaussian, Kernel, Stack, as_kernel, is_bounded
+from representer.kernels import Gaussian, Kernel, Stack, as_kernel, is_bounded
 from representer.operators import Representation, original, replicates
 from representer.optimize import Choice, HistoryEntry, keep_going
 from representer.preimage.probabilities import (
@@ -63,7 +63,7 @@ from representer.samples import (
     plain,
 )
 from representer.systems import FittedSystem, StackedSystem
-from representer.values import NONE, NOT_NEGATIVE, Rule, all_values, instance_of, integer, is_real, one_of
+from representer.values import NONE, NOT_NEGATIVE, Rule, instance_of, integer, is_real, one_of
 
 KINDS = ("calibrated", "clipped", "raw")
 
@@ -448,8 +448,6 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
             if self.start:
                 raise ValueError(f"start={self.start!r} is where the search of one kernel starts; a stack has several.")
             kernels = [on_device(as_kernel(kernel), self.device) for kernel in stack.kernels]
-            if isinstance(self.kernel, str):  # estimates of probabilities have no trend that goes on
-                kernels = [kernel for kernel in kernels if TREND not in all_values(kernel)]
             return Stack(kernels, stack.weights, stack.alphas)
         named = isinstance(self.kernel, str)
         kernel = self.named_kernel(self.kernel) if named else as_kernel(self.kernel)

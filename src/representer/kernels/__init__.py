@@ -20,7 +20,7 @@ from representer.kernels.base import (
 )
 from representer.kernels.columns import Columns
 from representer.kernels.curves import Functional
-from representer.kernels.families import TREND, family
+from representer.kernels.families import family
 from representer.kernels.fingerprints import MinMax, Overlap, Tanimoto
 from representer.kernels.graph_kernels import GraKeL, RandomWalk, ShortestPath, VertexHistogram, WeisfeilerLehman
 from representer.kernels.graphs import Graph, as_graph
@@ -64,7 +64,6 @@ from representer.kernels.vectors import (
 __all__ = [
     "FAMILIES",
     "NAMES",
-    "TREND",
     "AdditiveChi2",
     "Callable",
     "Category",

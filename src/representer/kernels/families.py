@@ -18,8 +18,6 @@ from representer.kernels.vectors import Gaussian, Laplacian, Linear, Matern, Pol
 
 # Kernels with a lengthscale for each feature join the family of vectors up to so many features.
 ARD_FEATURES = 40
-# What bends, beside a trend that goes on where there are no samples.
-TREND = Gaussian("ard") + "auto" * Linear()
 
 
 def _molecules() -> list[Kernel]:
@@ -76,7 +74,7 @@ def family(kind: str, n_features: int = 1, *, features: Literal["frequencies", "
     --------
     >>> from representer.kernels import family
     >>> len(family("vectors", 3).kernels), len(family("vectors", 100).kernels)
-    (7, 4)
+    (6, 4)
     >>> family("sparse")
     Stack(kernels=[MinMax(), Tanimoto()])
     """
@@ -93,6 +91,4 @@ def family(kind: str, n_features: int = 1, *, features: Literal["frequencies", "
         members.append(Linear())
     if 1 < n_features <= ARD_FEATURES:
         members += [Laplacian("ard"), Gaussian("ard")]
-        if features is None:
-            members.append(TREND)
     return Stack(members)
