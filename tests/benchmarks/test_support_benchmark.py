@@ -13,6 +13,7 @@ def test_digits_that_were_not_seen_are_no_training_digits():
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # of the Gaussian process beside it
 def test_support_tells_them_apart():
     found = areas("digits 0-4 | 5-9", 1)
     assert found["support"][0] > 0.85 and found["support"][0] > found["isolation forest"][0]
