@@ -428,6 +428,14 @@ def test_scikit_learn_contract(estimator, check):
     check(estimator)
 
 
+def test_an_output_that_cannot_be_left_out_has_equal_weights(data):
+    X, Y = data
+    few = np.array([[np.nan, 1.0], [2.0, 3.0]])
+    model = OperatorRidge(Stack([Linear(), Gaussian(1.0)]), alpha=0.1).fit(X[:2], few)
+    np.testing.assert_allclose(model.weights_[:, 0], [0.5, 0.5])
+    assert np.isfinite(model.predict(X)).all()
+
+
 def test_lengthscales_of_features_are_searched_from_one_for_all(data, monkeypatch):
     """So a kernel with one for each feature never ends above the same kernel with one for all."""
     X, Y = data

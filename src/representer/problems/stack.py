@@ -56,7 +56,8 @@ class LeastSquares(Stacking):
     def weights(self, predictions: Tensor, block: Block, errors: list[float], optimism: np.ndarray) -> np.ndarray:
         columns = []
         for j in range(block.Y.shape[1]):
-            known = ~block.Y[:, j].isnan()
+            # Without its only observed target, an output has no prediction to judge.
+            known = ~block.Y[:, j].isnan() & predictions[:, :, j].isfinite().all(0).to(block.Y.device)
             missed = (predictions[:, known, j] - block.Y[known, j].to(predictions)).mT
             if block.weights is not None:
                 own = block.weights if block.weights.ndim == 1 else block.weights[:, j]
@@ -85,6 +86,8 @@ def simplex_weights(missed: np.ndarray, decorrelation: float = DECORRELATION) ->
     >>> simplex_weights(np.array([[1.0, -1.0], [1.0, -1.0]])).round(12).tolist()
     [0.5, 0.5]
     """
+    if not len(missed):
+        return np.full(missed.shape[1], 1.0 / missed.shape[1])
     norms = np.linalg.norm(missed, axis=0)
     if not norms.min() > np.finfo(float).tiny ** 0.5 * max(1.0, norms.max()):  # a member that misses nothing
         best = norms == norms.min()
