@@ -23,7 +23,7 @@ from representer.functions.levels import Levels
 from representer.inspection import levels as inspection
 from representer.inspection.levels import ApproximationBounds
 from representer.kernels import Gaussian, Kernel
-from representer.notices import warn
+from representer.notices import NumericalWarning, warn
 from representer.operators import takes_sparse
 from representer.optimize import HistoryEntry, SearchSettings
 from representer.preimage import Network
@@ -45,7 +45,7 @@ from representer.values import COUNT, NOT_NEGATIVE, SHARE, TRUTH, instance_of, i
 EXACT_RIDGE, RIDGE_LANDMARKS = 2000, 1000
 
 
-class CollapsedComponentWarning(UserWarning):
+class CollapsedComponentWarning(NumericalWarning):
     """A component explains nothing: it is constant, or there are more components than directions with variance."""
 
 

@@ -118,6 +118,7 @@ def shift_range(trace: Tensor, values: Tensor | None = None) -> tuple[Tensor, Te
     info = torch.finfo(trace.dtype)
     share, least = info.eps**DIGITS, info.tiny ** (1 / 2)
     low = trace * share
+    values = None if values is None else values[values.isfinite()]  # beyond the range of numbers there are no digits
     if values is not None and bool((values > 0).any()):
         known = values[values > share**2 * values.max()]
         low = torch.minimum(low, known.min() * FITTED * share)

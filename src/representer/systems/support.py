@@ -323,6 +323,8 @@ class FadingNetwork(torch.nn.Module):
 
 def trust(support: Tensor, reference: float, power: float) -> Tensor:
     """min(1, s/reference)^power."""
+    if not reference > torch.finfo(support.dtype).tiny:  # no sample explains another: none is farther away than they
+        return torch.ones_like(support)
     return (support / reference).clamp(max=1.0) ** power
 
 
