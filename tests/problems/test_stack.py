@@ -429,7 +429,7 @@ def test_scikit_learn_contract(estimator, check):
 
 
 def test_an_output_that_cannot_be_left_out_has_equal_weights(data):
-    X, Y = data
+    X, _ = data
     few = np.array([[np.nan, 1.0], [2.0, 3.0]])
     model = OperatorRidge(Stack([Linear(), Gaussian(1.0)]), alpha=0.1).fit(X[:2], few)
     np.testing.assert_allclose(model.weights_[:, 0], [0.5, 0.5])

@@ -247,7 +247,7 @@ def _of_vectors(X: Data, features: Literal["frequencies", "sketch"] | None) -> S
         return Standardized(Missing(kernel) if gaps else kernel)
 
     members = family("vectors", X.shape[1], features=features).kernels
-    if not is_dask(X) and X.size and not np.ptp(np.nan_to_num(X), axis=0).any():  # a line through points that are all the same
+    if not is_dask(X) and X.size and not np.ptp(np.nan_to_num(X), axis=0).any():  # points that are all the same
         members = [kernel for kernel in members if not isinstance(kernel, Linear)]
     stack = Stack([dressed(kernel) for kernel in members])
     single = dressed(Gaussian("auto"))
