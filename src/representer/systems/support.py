@@ -323,9 +323,8 @@ class FadingNetwork(torch.nn.Module):
 
 def trust(support: Tensor, reference: float, power: float) -> Tensor:
     """min(1, s/reference)^power."""
-    if not reference > torch.finfo(support.dtype).tiny:  # no sample explains another: none is farther away than they
-        return torch.ones_like(support)
-    return (support / reference).clamp(max=1.0) ** power
+    share = (support.double() / reference).clamp(max=1.0)  # in single precision a small reference would be zero
+    return (share**power).to(support)
 
 
 def faded(weights: SampleWeights, groups: np.ndarray | None) -> FadingWeights:
