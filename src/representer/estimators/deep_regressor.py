@@ -942,7 +942,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         measured in them if that makes the intervals narrower.
 
         Proven, for exchangeable samples (or groups): new targets lie in their intervals with a probability of at least
-        1 − 2a − √(2/n), where a = 1 − ``coverage``. Measured: about ``coverage`` of them (``docs/uncertainty.md``).
+        1 − 2a − √(2/n), where a = 1 − ``coverage``. Made data agree; tables were not measured.
 
         Parameters
         ----------
