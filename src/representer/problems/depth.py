@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,8 +16,8 @@ from representer.functions import Composed, Layer
 from representer.kernels import Gaussian, Laplacian, Matern, Polynomial, Standardized
 from representer.operators import Decomposable
 from representer.optimize import Choice, Problem, SearchSettings
-from representer.problems.composition import Composition
-from representer.problems.deep import DeepChoice, DeepRegression, DeepSolution
+from representer.problems.composition import Composition, Loss
+from representer.problems.deep import DeepChoice, DeepRegression, DeepSolution, Fold, HyperparameterSearch
 from representer.problems.stack import (
     NEGLIGIBLE,
     OPTIMISM,
@@ -35,6 +35,9 @@ from representer.systems.ridge import ExactSystem, ridge_system
 FEWEST_SAMPLES = 20
 # Its penalty is chosen by so many of the folds; all of them decide whether it is accepted.
 SEARCHED_FOLDS = 3
+# A layer with many unknowns for its samples is a guess: so many restarts, iterations of each, iterations in which folds
+# are solved anew, and steps of the search for penalties are enough for it and for its refits.
+BRIEF_RESTARTS, BRIEF_ITERATIONS, BRIEF_FOLD_ITERATIONS, BRIEF_STEPS = 4, 20, 10, 4
 # The automatic layer is an affine map of all features, or to at most this many dimensions.
 LARGEST_LAYER = 20
 
@@ -52,8 +55,36 @@ class LightRegression(DeepRegression):
 
     def _explore(self, settings: SearchSettings, generator: torch.Generator) -> tuple[list[Tensor], bool]:
         if self._explored is None:
-            self._explored = super()._explore(settings, generator)
+            self._explored = super()._explore(self.brief(settings), generator)
         return self._explored
+
+    def brief(self, settings: SearchSettings) -> SearchSettings:
+        """The settings, with less of everything for a layer of many unknowns."""
+        if self.inner_is_small:
+            return settings
+        n_restarts, max_iter = min(settings.n_restarts, BRIEF_RESTARTS), min(settings.max_iter, BRIEF_ITERATIONS)
+        return replace(settings, n_restarts=n_restarts, max_iter=max_iter)
+
+    def _search(
+        self,
+        composition: Composition,
+        loss: Loss,
+        free: list[str],
+        folds: list[Fold],
+        settings: SearchSettings,
+        *,
+        frozen: bool = False,
+    ) -> HyperparameterSearch:
+        search = super()._search(composition, loss, free, folds, settings, frozen=frozen)
+        if not self.inner_is_small:
+            search.max_iter, search.steps = min(search.max_iter, BRIEF_FOLD_ITERATIONS), BRIEF_STEPS
+        return search
+
+    def refits(
+        self, composition: Composition, images: Sequence[Tensor], settings: SearchSettings, *, searched: bool = True
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Those of few iterations, for a layer of many unknowns."""
+        return super().refits(composition, images, self.brief(settings), searched=searched)
 
     def choose(self, settings: SearchSettings) -> DeepChoice:
         """What is free, chosen on some of the samples, and images of all from which the last fit starts."""
