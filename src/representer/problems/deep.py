@@ -210,7 +210,6 @@ class HyperparameterSearch:
         self.composition, self.folds, self.least_alpha = composition, list(folds), least_alpha
         self.frozen = frozen  # inner layers stay as they are: only the outer function is fitted anew
         self.max_iter, self.tol, self.deadline = max_iter, tol, deadline
-        self.steps = SEARCH_ITERATIONS
         packing, start = composition.packing(list(free))
         self.packing: Packing = packing
         self.start = start.to(folds[0].problem.Y)
@@ -306,6 +305,12 @@ class HyperparameterSearch:
             errors = [fold.problem.score(point[None], numbers)[0] for fold, point in solved]
         error = torch.stack(errors).mean().item()
         return error if math.isfinite(error) else math.inf, h, points
+
+    def tried(self) -> Choice:
+        """The best of what was tried, without a search."""
+        with torch.no_grad():
+            numbers = self.unpack(self.start).numbers()
+        return Choice(numbers, numbers.alpha, self.best)
 
     def run(self, *, max_iter: int, tol: float, callback: Callback | None, verbose: int) -> Choice:
         """Minimise the error; what was found when it is interrupted is kept."""
@@ -919,13 +924,17 @@ class DeepRegression(Problem):
         folds = [self._fold(loss.proxy(), composition, criterion, images, *split) for split in splits]
         search = self._search(composition, loss.proxy(), self.free, folds, settings)
         search.scan()
-        choice = _run(search, settings)
+        choice = self._refined(search, settings)
         last: list[Tensor] = []
         if (chain := folds[0].problem.chain) is not None:
             last = chain.with_layers(choice.model.layers).images(chain.split(folds[0].point))
         if not loss.squared and "alpha" in self.free and not choice.interrupted:
             choice = self._own_alpha(choice, [fold.point for fold in folds], criterion, settings)
         return choice, last
+
+    def _refined(self, search: HyperparameterSearch, settings: SearchSettings) -> Choice:
+        """The hyperparameters where the search ends that begins at the best ones that were tried."""
+        return _run(search, settings)
 
     def _own_alpha(self, choice: Choice, points: list[Tensor], criterion: str, settings: SearchSettings) -> Choice:
         """The loss itself decides on its alpha, with the inner layers that squared loss has found for the folds."""
@@ -1137,7 +1146,7 @@ def _stopped(composition: Composition) -> Choice:
 
 def _run(search: HyperparameterSearch, settings: SearchSettings) -> Choice:
     options = {"callback": settings.callback, "verbose": settings.verbose}
-    return search.run(max_iter=search.steps, tol=SEARCH_TOL, **options)  # type: ignore[arg-type]
+    return search.run(max_iter=SEARCH_ITERATIONS, tol=SEARCH_TOL, **options)  # type: ignore[arg-type]
 
 
 def _spread_out(f: Expansion, rows: np.ndarray, n: int) -> Expansion:

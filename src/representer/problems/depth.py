@@ -16,8 +16,8 @@ from representer.functions import Composed, Layer
 from representer.kernels import Gaussian, Laplacian, Matern, Polynomial, Standardized
 from representer.operators import Decomposable
 from representer.optimize import Choice, Problem, SearchSettings
-from representer.problems.composition import Composition, Loss
-from representer.problems.deep import DeepChoice, DeepRegression, DeepSolution, Fold, HyperparameterSearch
+from representer.problems.composition import Composition
+from representer.problems.deep import DeepChoice, DeepRegression, DeepSolution, HyperparameterSearch
 from representer.problems.stack import (
     NEGLIGIBLE,
     OPTIMISM,
@@ -35,9 +35,9 @@ from representer.systems.ridge import ExactSystem, ridge_system
 FEWEST_SAMPLES = 20
 # Its penalty is chosen by so many of the folds; all of them decide whether it is accepted.
 SEARCHED_FOLDS = 3
-# A layer with many unknowns for its samples is a guess: so many restarts, iterations of each, iterations in which folds
-# are solved anew, and steps of the search for penalties are enough for it and for its refits.
-BRIEF_RESTARTS, BRIEF_ITERATIONS, BRIEF_FOLD_ITERATIONS, BRIEF_STEPS = 4, 20, 10, 4
+# A layer with many unknowns for its samples is a guess: so many restarts, and iterations of each, are enough for it and
+# for its refits.
+BRIEF_RESTARTS, BRIEF_ITERATIONS = 4, 20
 # The automatic layer is an affine map of all features, or to at most this many dimensions.
 LARGEST_LAYER = 20
 
@@ -65,21 +65,6 @@ class LightRegression(DeepRegression):
         n_restarts, max_iter = min(settings.n_restarts, BRIEF_RESTARTS), min(settings.max_iter, BRIEF_ITERATIONS)
         return replace(settings, n_restarts=n_restarts, max_iter=max_iter)
 
-    def _search(
-        self,
-        composition: Composition,
-        loss: Loss,
-        free: list[str],
-        folds: list[Fold],
-        settings: SearchSettings,
-        *,
-        frozen: bool = False,
-    ) -> HyperparameterSearch:
-        search = super()._search(composition, loss, free, folds, settings, frozen=frozen)
-        if not self.inner_is_small:
-            search.max_iter, search.steps = min(search.max_iter, BRIEF_FOLD_ITERATIONS), BRIEF_STEPS
-        return search
-
     def refits(
         self, composition: Composition, images: Sequence[Tensor], settings: SearchSettings, *, searched: bool = True
     ) -> Iterator[tuple[Tensor, Tensor]]:
@@ -99,8 +84,13 @@ class LightRegression(DeepRegression):
     def _descend(
         self, composition: Composition, criterion: str, images: list[Tensor], settings: SearchSettings
     ) -> tuple[Choice, list[Tensor]]:
+        settings = self.brief(settings)
         choice, self._last = super()._descend(composition, criterion, images, settings)
         return choice, self._last
+
+    def _refined(self, search: HyperparameterSearch, settings: SearchSettings) -> Choice:
+        """Of a layer with many unknowns, the penalty is one of those that were tried."""
+        return super()._refined(search, settings) if self.inner_is_small else search.tried()
 
     def _everywhere(self, images: list[Tensor]) -> list[Tensor]:
         """The images of all samples under the affine map that gives those of some."""
