@@ -46,7 +46,7 @@ for y in shadow:
 estimate = np.array([samples.mean(0) for samples in found])
 alone = OperatorRidge().fit(seen[:, None], X).predict(shadow[:, None])
 errors = [np.sqrt(((guess - places(np.array(truth))) ** 2).sum(1).mean()) for guess in (estimate, alone)]
-print(f"distance from the truth: filter {errors[0]:.2f}, from each glimpse alone {errors[1]:.2f}")
+print(f"error, distance from the truth: filter {errors[0]:.2f}, from each glimpse alone {errors[1]:.2f}")
 
 figure, axes = plt.subplots(1, 3, figsize=(11, 3.5))
 for axis, t in zip(axes[:2], (0, 12), strict=True):

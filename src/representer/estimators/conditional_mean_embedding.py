@@ -491,7 +491,7 @@ class ConditionalMeanEmbedding(KernelLearner):
     def posterior(self, prior: Data, prior_weight: Any = None) -> ConditionalMeanEmbedding:
         """Bayes' rule: the distribution of X given Y = y where X is distributed as another sample says.
 
-        The model says what Y is given X. Its weights, averaged over the prior sample, turn the training pairs into pairs
+        The model says what Y is given X. Its weights, averaged over the prior sample, make the training pairs a sample
         of the joint distribution under that prior (the kernel sum rule); negative ones are clipped, and X is regressed
         on Y with them as sample weights (Fukumizu et al., 2013; Xu et al., 2022). Where the prior has mass but no
         training sample lies, the answer is that of the nearest training samples.

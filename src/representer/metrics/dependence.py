@@ -174,12 +174,14 @@ def conditional_mmd(one: ConditionalMeanEmbedding, two: ConditionalMeanEmbedding
     Examples
     --------
     >>> import numpy as np
+    >>> from sklearn.base import clone
     >>> from representer import ConditionalMeanEmbedding
     >>> from representer.kernels import Gaussian
     >>> from representer.metrics import conditional_mmd
     >>> rng = np.random.default_rng(0)
     >>> X, noise = rng.uniform(-1, 1, size=(200, 1)), 0.1 * rng.normal(size=200)
-    >>> before, after = (ConditionalMeanEmbedding("rbf", Gaussian(0.5)).fit(X, g + noise) for g in (0 * X[:, 0], X[:, 0]))
+    >>> model = ConditionalMeanEmbedding("rbf", Gaussian(0.5))
+    >>> before, after = clone(model).fit(X, noise), clone(model).fit(X, X[:, 0] + noise)
     >>> same, other = conditional_mmd(before, after, [[0.0], [0.9]])
     >>> bool(same < 0.2 < 0.6 < other)
     True
