@@ -110,6 +110,10 @@ class FittedSystem(System):
         """The fitted f + b as a sum over the samples where it is exact; else over what it is spanned by."""
         return self.function()
 
+    def with_weightless(self, left_out: Tensor) -> Tensor:
+        """The predictions of ``left_out_sample`` and, where all samples are known, those for samples of weight zero."""
+        return left_out
+
     def left_out_moments(self) -> LeftOutMoments:
         """Samples of positive weight that stand for all, or all, each of which was left out with its group."""
         raise self._unavailable("Deviations")
@@ -445,10 +449,12 @@ class ExactSystem(FittedSystem):
 
     def left_out(self, groups: Tensor | None = None) -> Tensor:
         """f₋ₛ(x_i) (n, p) for each sample without its group, or without it alone; the fit has not seen weight zero."""
-        if self._rows is None:
-            return self._system.left_out(groups)
-        seen = self._system.left_out(None if groups is None else groups[torch.from_numpy(self._rows)])
-        return self._scattered(seen, self._function(self._held.X))
+        if self._rows is not None and groups is not None:
+            groups = groups[torch.from_numpy(self._rows)]
+        return self.with_weightless(self._system.left_out(groups))
+
+    def with_weightless(self, left_out: Tensor) -> Tensor:
+        return left_out if self._rows is None else self._scattered(left_out, self._function(self._held.X))
 
     def left_out_sample(self) -> tuple[Block, Tensor]:
         """All samples of positive weight, and the prediction for each by the fit without its group."""
@@ -965,13 +971,12 @@ def ridge_system(
     >>> round(system.function()([[4.0]]).item(), 4)  # the slope of ridge regression is xᵀy / (xᵀx + 2·2.5)
     2.0
     """
-    stored = None
-    if isinstance(samples, InMemory):
-        stored = HeldSamples.all_of(samples.samples, inputs)
-        samples = InMemory(samples.samples.positive_part(pairwise=kernel.domain == "gram"))
+    stored, n = None if samples.held is None else HeldSamples.all_of(samples.held, inputs), samples.n
+    samples = samples.positive_part(pairwise=kernel.domain == "gram")
     fit = RidgeTask(kernel, samples, alpha, representation, intercept, solver, memory_limit, stored, seed)
     if approximation is None:
         return fit.exactly(data, explicit=explicit)
+    approximation = approximation.sized(n)
     return fit.by_sums(approximation) if goes_by_sums(samples, kernel) else fit.by_features(approximation)
 
 
