@@ -170,7 +170,8 @@ class ClassProblem(Problem):
         """
         kernel, samples = self.model.kernel, self.samples
         self.scope.check(kernel, samples.n)
-        rows = self.scope.rows(samples, limits.SEARCH_LIMIT, self.seed)  # those that are held later are among them
+        rows = self.scope.rows(samples, limits.SEARCH_LIMIT, self.seed)
+        self.scope.read_ahead(samples, rows, self.seed)  # those that are held later are the first of them
         block = samples.rows(rows).positive_part(pairwise=kernel.domain == "gram")
         return self._adapted.resolve(block.X), block
 

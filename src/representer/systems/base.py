@@ -14,6 +14,7 @@ from torch import Tensor
 from representer.approximation import Approximation, Nystroem
 from representer.kernels import Kernel
 from representer.linalg import power_of_two, require, row_blocks
+from representer.operators import Decomposable, OperatorKernel
 from representer.samples import Data, Samples, count, plain
 from representer.samples import rows as limits
 
@@ -159,6 +160,7 @@ class Scope(ABC):
     """
 
     spans_all: bool  # is f spanned by all samples, whose Gram matrix is formed, and repaired where it is indefinite?
+    approximation: Approximation | None = None  # for so many samples
 
     @staticmethod
     def of(approximation: Approximation | None, n: int) -> Scope:
@@ -169,9 +171,8 @@ class Scope(ABC):
     def rows(self, samples: Samples, size: int, seed: int) -> np.ndarray:
         """The samples that a search may look at: all, or about ``size`` random ones where blocks are summed later."""
 
-    @abstractmethod
-    def part(self, samples: Samples, size: int, seed: int) -> np.ndarray:
-        """The samples of a cheaper search: about ``size`` where f is spanned by all, and all where it looks at few."""
+    def read_ahead(self, samples: Samples, rows: np.ndarray, seed: int) -> None:  # noqa: B027
+        """Read these samples in one pass with those that features are chosen from."""
 
     @abstractmethod
     def heuristic_rows(self, samples: Samples) -> np.ndarray:
@@ -190,7 +191,7 @@ class Scope(ABC):
         """How many functions of n samples may span f; None: all."""
 
     @abstractmethod
-    def landmarks(self, kernel: Kernel, X: Data, seed: int) -> Tensor | None:
+    def landmarks(self, kernel: OperatorKernel, X: Data, seed: int) -> Tensor | None:
         """The numbers of the rows of prepared data that span f; None: all."""
 
     @abstractmethod
@@ -223,10 +224,6 @@ class WholeScope(Scope):
         """All samples."""
         return np.arange(samples.n)
 
-    def part(self, samples: Samples, size: int, seed: int) -> np.ndarray:
-        """About ``size`` random samples, of groups whole ones."""
-        return samples.random_rows(size, seed)
-
     def heuristic_rows(self, samples: Samples) -> np.ndarray:
         """All samples."""
         return np.arange(samples.n)
@@ -243,7 +240,7 @@ class WholeScope(Scope):
         """None: there is no limit."""
         return None
 
-    def landmarks(self, kernel: Kernel, X: Data, seed: int) -> Tensor | None:
+    def landmarks(self, kernel: OperatorKernel, X: Data, seed: int) -> Tensor | None:
         """None: all samples span f."""
         return None
 
@@ -272,14 +269,12 @@ class FeatureScope(Scope):
     spans_all = False
 
     def rows(self, samples: Samples, size: int, seed: int) -> np.ndarray:
-        """About ``size`` random samples, read together with those that the features are chosen from."""
-        rows = samples.random_rows(size, seed)
-        samples.read_ahead(rows, self.approximation.rows(samples.n, seed))
-        return rows
+        """About ``size`` random samples."""
+        return samples.random_rows(size, seed)
 
-    def part(self, samples: Samples, size: int, seed: int) -> np.ndarray:
-        """All samples: a search looks at few of them by itself."""
-        return np.arange(samples.n)
+    def read_ahead(self, samples: Samples, rows: np.ndarray, seed: int) -> None:
+        """Read these samples in one pass with those that features are chosen from."""
+        samples.read_ahead(rows, self.approximation.rows(samples.n, seed))
 
     def heuristic_rows(self, samples: Samples) -> np.ndarray:
         """Samples that are evenly spaced."""
@@ -309,9 +304,10 @@ class FeatureScope(Scope):
         """The number of landmarks among n samples."""
         return self._nystroem.at_most(n)
 
-    def landmarks(self, kernel: Kernel, X: Data, seed: int) -> Tensor:
-        """The landmarks."""
-        return self._nystroem.capped(count(X)).samples(kernel, X, seed=seed)
+    def landmarks(self, kernel: OperatorKernel, X: Data, seed: int) -> Tensor:
+        """The landmarks of a scalar kernel."""
+        assert isinstance(kernel, Decomposable)
+        return self._nystroem.capped(count(X)).samples(kernel.kernel, X, seed=seed)
 
     def moved(self, kernel: Kernel, X: Data, seed: int) -> Callable[[Kernel, Data], Tensor] | None:
         """The features, where they move with the kernel."""
