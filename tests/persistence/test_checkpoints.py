@@ -19,6 +19,7 @@ from representer import (
     Checkpoint,
     ConditionalMeanEmbedding,
     DeepKernelClassifier,
+    DeepKernelPCA,
     DeepKernelRegressor,
     EmbeddingClassifier,
     KernelAutoencoder,
@@ -49,6 +50,8 @@ LEARNERS = {
     "batches": EmbeddingClassifier(Gaussian("auto"), solver="adam", batch_size=20, max_iter=3),
     "structured": StructuredPredictor(Gaussian("auto"), Gaussian("auto"), max_iter=5),
     "conditional": ConditionalMeanEmbedding(Gaussian("auto"), max_iter=5),
+    "levels": DeepKernelPCA([3, 2], Gaussian("median"), eta=[1.0, 0.2]),
+    "levels by Newton": DeepKernelPCA([2, 2], Gaussian("median"), solver="riemannian"),
     "sums": OperatorRidge(Gaussian("auto"), approximation=Nystroem(10)),
 }
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
