@@ -386,9 +386,9 @@ def describe_model(model: Path, console: Console, json_output: bool) -> int:
     for name, value in about.items():
         for key, entry in value.items() if isinstance(value, dict) else [("", value)]:
             table.add_row(f"{name} {key}".rstrip(), escape(entry if isinstance(entry, str) else json.dumps(entry)))
-    if not console.is_terminal:  # whoever reads a pipe looks for whole values, fingerprints among them
-        console.width = max(console.width, WIDTH)
-    console.print(table)
+    # Whoever reads a pipe looks for whole values, fingerprints among them.
+    wide = console if console.is_terminal else Console(file=console.file, width=max(console.width, WIDTH))
+    wide.print(table)
     return 0
 
 

@@ -5,15 +5,12 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-import math
 import os
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from types import FunctionType
 from typing import Any, ClassVar
@@ -23,7 +20,6 @@ import torch
 from sklearn.base import BaseEstimator
 from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.utils.validation import check_is_fitted
-from threadpoolctl import ThreadpoolController
 
 from representer.estimators.intervals import FoldFits
 from representer.estimators.reports import make_report
@@ -58,11 +54,11 @@ from representer.inspection.report import Report
 from representer.inspection.rounding import lost_digits
 from representer.inspection.sensitivity import gradients, removal_effects
 from representer.kernels import NAMES, Kernel, Stack, as_kernel, is_frame
-from representer.linalg import RoundingNotes, noted_rounding, row_blocks
+from representer.linalg import RoundingNotes, noted_rounding, row_blocks, threads_for
 from representer.notices import NumericalWarning, warn
 from representer.operators import OperatorKernel, Representation, takes_gaps, takes_sparse
 from representer.optimize import Deadline, HistoryEntry
-from representer.persistence import FitRecord, fingerprint, lightened, model_card, schema, write_model
+from representer.persistence import FitRecord, lightened, model_card, write_model
 from representer.samples import (
     Data,
     HeldSamples,
@@ -72,6 +68,7 @@ from representer.samples import (
     as_records,
     is_dask,
     map_rows,
+    n_passed,
     plain,
     refuse_frames,
 )
@@ -79,34 +76,8 @@ from representer.systems import StackedSystem
 from representer.systems.support import Support
 from representer.values import Value, unchanged_by_errors
 
-# Torch, NumPy and SciPy have threads of their own. Threads without work spin for a while and keep those of the other
-# library from a processor, and each operation waits for its latest thread.
-FEW_ROWS = 512  # up to so many samples all operations are short, and a fit runs on one thread
-FACTORED_ROWS = 4000  # up to so many SciPy's factorisations and products are most of the work: torch has one thread
-
 # Samples that have less support than this share of the training samples, each left out, are unlike them.
 OUTLYING_SHARE = 0.05
-
-_limited = threading.Lock()  # the limit is the process's: the thread that has set it lifts it
-
-
-@cache
-def _pools() -> ThreadpoolController:
-    return ThreadpoolController()
-
-
-@contextmanager
-def threads_for(n_rows: float) -> Iterator[None]:
-    """Limit the threads of a fit: one for few rows, one of torch's for more of them, the user's settings beyond."""
-    if n_rows > FACTORED_ROWS or not _limited.acquire(blocking=False):
-        yield
-        return
-    try:
-        pools = _pools() if n_rows <= FEW_ROWS else _pools().select(user_api="openmp")
-        with pools.limit(limits=1):
-            yield
-    finally:
-        _limited.release()
 
 
 def fitting(fit: Callable[..., Any]) -> Callable[..., Any]:
@@ -126,11 +97,11 @@ def fitting(fit: Callable[..., Any]) -> Callable[..., Any]:
         others = {name: value for name, value in passed.items() if name not in ("self", "X", "y")}
         context.call_on_fit_task_begin(estimator=learner, X=X, y=y, metadata=others)
         began, ticks = datetime.now(UTC), time.perf_counter()
-        with threads_for(_size(X)), noted_rounding() as notes:
+        with threads_for(n_passed(X)), noted_rounding() as notes:
             result = fit(learner, *args, **kwargs)
             learner._report_rounding(X, notes)
         seconds = time.perf_counter() - ticks
-        learner._record = _fit_record(learner, X, y, began, seconds, more=fit.__name__ == "partial_fit")
+        learner._keep_record(X, y, began, seconds, more=fit.__name__ == "partial_fit")
         context.call_on_fit_task_end(estimator=learner)
         return result
 
@@ -165,29 +136,6 @@ def answering(method: Callable[..., Any]) -> Callable[..., Any]:
         return method(model, *args, **kwargs)
 
     return of_one_model
-
-
-def _fit_record(learner: Any, X: Data, y: Data, began: datetime, seconds: float, *, more: bool) -> FitRecord:
-    """What is known of a fit, or of all batches up to this one."""
-    size = _size(X)
-    n = None if math.isinf(size) else int(size)
-    marks = {"X": fingerprint(X), "y": fingerprint(y)}
-    before = getattr(learner, "_record", None) if more else None
-    if before is None:
-        return FitRecord(began.isoformat(timespec="seconds"), seconds, n, schema(X), marks)
-    total = None if n is None or before.n_samples is None else n + before.n_samples
-    marks = {name: fingerprint([before.fingerprints.get(name), mark]) for name, mark in marks.items()}
-    return FitRecord(before.began, before.seconds + seconds, total, before.inputs, marks, before.batches + 1)
-
-
-def _size(X: Data) -> float:
-    """How many samples a user passed; infinitely many where that is not known yet, as on Dask."""
-    if is_dask(X):
-        return math.inf
-    try:
-        return X.shape[0] if hasattr(X, "shape") else len(X)
-    except (TypeError, IndexError):
-        return math.inf
 
 
 class KernelLearner(CallbackSupportMixin, BaseEstimator):
@@ -424,11 +372,12 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         return check_inputs(self, X, kernel, reset=False)
 
     def _keep_columns(self, X: Data) -> None:
-        """Remember the columns of a Dask collection, as scikit-learn does those of arrays and frames."""
-        self.n_features_in_ = X.shape[1]
+        """Remember the columns of a Dask collection or of records, as scikit-learn does those of arrays and frames."""
+        names = None if not hasattr(X, "columns") else list(X.columns)
+        self.n_features_in_ = X.shape[1] if names is None else len(names)
         self.__dict__.pop("feature_names_in_", None)
-        if hasattr(X, "columns") and all(isinstance(name, str) for name in X.columns):
-            self.feature_names_in_ = np.asarray(X.columns, dtype=object)
+        if names is not None and all(isinstance(name, str) for name in names):
+            self.feature_names_in_ = np.array(names, dtype=object)
 
     def _report_rounding(self, X: Data, notes: RoundingNotes) -> None:
         """Warn, once a fit, where its answers may have fewer digits than usual."""
@@ -439,6 +388,12 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         reason = lost_digits(function, X, notes, self.dtype, learned=learned, size=size)
         if reason is not None:
             warn(reason, NumericalWarning)
+
+    def _keep_record(self, X: Data, y: Data, began: datetime, seconds: float, *, more: bool) -> None:
+        """Keep what is known of a fit, or of all batches up to this one."""
+        record = FitRecord.of(X, y, began, seconds)
+        before: FitRecord | None = getattr(self, "_record", None) if more else None
+        self._record = record if before is None else before.joined(record)
 
     def _keep_attributes(self, attributes: dict[str, Any]) -> None:
         """Keep what a fit has found, by name."""

@@ -104,6 +104,16 @@ def count(X: Data) -> int:
     return X.shape[-2] if isinstance(X, Tensor) and X.ndim > 1 else len(X)
 
 
+def n_passed(X: Data) -> int | None:
+    """The number of samples as a user passed them; None where that is not known yet, as on Dask."""
+    if is_dask(X):
+        return None
+    try:
+        return int(X.shape[0]) if hasattr(X, "shape") else len(X)
+    except (TypeError, IndexError):
+        return None
+
+
 def is_single(X: object) -> bool:
     """Is it one object (a string, a graph, a record, a number), where a collection with one for each sample is meant?
 
