@@ -643,7 +643,7 @@ class StructuredPredictor(KernelLearner):
         return self.function_.answers(lambda g, _: plain(candidate_scores(g, new, diagonal=diagonal)), X)
 
     def to_torch(self, candidates: Data = None) -> torch.nn.Module:
-        """The scores of candidates as a ``torch.nn.Module`` of vectors X: the prediction is the candidate of the largest.
+        """The scores of candidates as a ``torch.nn.Module`` of vectors; the largest belongs to the prediction.
 
         Parameters
         ----------
