@@ -199,8 +199,8 @@ def fit_table(
         writable_folder(out)  # before the work, not after it
         try:
             steps = Steps(console, folds_for(model, y, folds) + 2)
-            told = (type(model).__name__, target, *map(str, (ignored, folds)), data.read_bytes())
-            with resuming(out / CHECKPOINTS, *told, every=every):
+            told = (type(model).__name__, target, str(ignored), str(folds))
+            with resuming(out / CHECKPOINTS, *told, data.read_bytes(), every=every):
                 comparison = compare(model, frame, y, folds, steps)
                 steps("fit to all rows")
                 notes = _fitted(model, frame, y)

@@ -261,7 +261,8 @@ def test_a_fit_from_the_command_line_goes_on(tmp_path: Path, monkeypatch: pytest
     assert fit("alone") == 0
     n_questions = len(asked)
     assert n_questions > 10
-    for limit in (n_questions // 3, n_questions // 3):
+    limit = n_questions // 3
+    for _ in range(2):
         with pytest.raises(Killed):
             fit("killed")
     assert [path.name for path in (tmp_path / "killed").iterdir()] == ["checkpoints"]

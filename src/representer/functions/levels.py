@@ -389,6 +389,10 @@ class LevelsNetwork(torch.nn.Module):
     of quasi-Newton steps that does not depend on the numbers, and nothing looks after samples that need more.
     """
 
+    anchors: Tensor
+    left_over: Tensor
+    inverses: Tensor
+
     def __init__(self, levels: Levels):
         super().__init__()
         self.levels = levels

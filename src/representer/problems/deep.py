@@ -453,7 +453,7 @@ class LastSolution:
         """Refuse a fit whose layers or inputs have other shapes."""
         layers = [[layer.size for layer in one.layers] for one in (self.composition, composition)]
         widths = [getattr(part, "shape", (0, 0))[1] for part in (self.function.first.anchors, X)]
-        for what, (before, now) in {"layers of the sizes": layers, "features": widths}.items():
+        for what, before, now in (("layers of the sizes", *map(str, layers)), ("features", *map(str, widths))):
             if before != now:
                 raise ValueError(
                     f"warm_start=True goes on from the last fit, which had {what} {before}, and this one has {now}. "
@@ -753,7 +753,7 @@ class DeepRegression(Problem):
         given, composition, image = self.composition, self.beginning.composition, self.beginning.image
         rows, whole = self.splits.rows, self.targets.rows(self.splits.rows)
         size = _variance(_known(whole)) or 1.0
-        alphas = {
+        alphas: dict[str, float | Tensor] = {
             f"layers__{i}__alpha": size / layer.size
             for i, layer in enumerate(given.layers)
             if isinstance(layer.alpha, str)

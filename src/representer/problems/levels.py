@@ -557,6 +557,7 @@ def find(energy: LevelEnergy, sizes: Sequence[int | float], search: LevelSearch)
         state = energy.at(start, coupled=False)
         return LevelSolution(state, name, True, "one eigenvalue energy for each level", 1, [])
     from_levelwise = isinstance(search.init, str) and search.init == "levelwise"
+    assert not isinstance(search.init, Levels)  # its features have taken its place
     first = start if from_levelwise else initial(search.init, start, search.settings.seed)
     _check_range(energy)
     settings = search.settings
