@@ -7,22 +7,21 @@ import functools
 import inspect
 import os
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from types import FunctionType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.utils.validation import check_is_fitted
 
-from representer.estimators.intervals import FoldFits
-from representer.estimators.reports import make_report
 from representer.estimators.validation import (
     ARGUMENTS,
     DTYPES,
@@ -48,9 +47,9 @@ from representer.inspection.explanation import (
     points_of,
     representation_of,
 )
-from representer.inspection.intervals import check_coverage
+from representer.inspection.intervals import FoldFits, check_coverage
 from representer.inspection.relevance import total_effects
-from representer.inspection.report import Report
+from representer.inspection.report import Report, make_report
 from representer.inspection.rounding import lost_digits
 from representer.inspection.sensitivity import gradients, removal_effects
 from representer.kernels import NAMES, Kernel, Stack, as_kernel, is_frame
@@ -473,9 +472,9 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         return {name: value for name, value in attributes.items() if isinstance(value, HeldSamples)}
 
     # -- fits without folds -------------------------------------------------------------------------------------------
-    def _fold_fits(self) -> FoldFits:
+    def _fold_fits(self) -> FoldFits[Any]:
         """Fits without each of five folds, which repeat the search; the first call makes them."""
-        fits: FoldFits | None = self.__dict__.get("_cached_folds")
+        fits: FoldFits[Any] | None = self.__dict__.get("_cached_folds")
         if fits is None:
             samples = self._training_samples
             if samples is None:
@@ -483,8 +482,21 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
                     "Fits without some of the samples need all of them with their targets, and a fit by batches, on "
                     "Dask or to more samples than inner layers see does not keep them. Fit to fewer ones in memory."
                 )
-            fits = self.__dict__["_cached_folds"] = FoldFits.of(self, samples, seed_of(self.random_state))
+            seed = seed_of(self.random_state)
+            fits = self.__dict__["_cached_folds"] = FoldFits.of(partial(self._refitted, seed), samples, seed)
         return fits
+
+    def _refitted(self, seed: int, samples: TrainingSamples) -> Self:
+        """The same fit to other samples, without a word: warnings were those of the whole fit."""
+        # The weights of samples are those of their classes, too.
+        fixed = {"random_state": seed, "verbose": 0, "class_weight": None}
+        bare = clone(self)
+        bare.set_params(**{name: value for name, value in fixed.items() if name in bare.get_params(deep=False)})
+        options = {name: values for name, values in samples.options.items() if values is not None}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            fitted: Self = bare.fit(samples.X, samples.y, **options)
+        return fitted
 
     def _check_question(self, X: Data, coverage: Any) -> None:
         """Refuse to answer with intervals or sets before a fit, for no coverage, or on Dask."""

@@ -32,7 +32,6 @@ from representer.estimators.deep_regressor import (
     settings_of,
     stack_attributes,
 )
-from representer.estimators.intervals import class_sets
 from representer.estimators.validation import (
     Check,
     check_left_out,
@@ -42,6 +41,7 @@ from representer.estimators.validation import (
     require_targets,
 )
 from representer.functions import Composed, Stacked
+from representer.inspection.intervals import class_sets
 from representer.inspection.suspects import class_misfits
 from representer.kernels import Stack
 from representer.notices import warn

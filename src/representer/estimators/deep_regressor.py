@@ -16,7 +16,6 @@ from torch import Tensor
 
 from representer.approximation import Nystroem
 from representer.estimators.base import KernelLearner, fitting
-from representer.estimators.intervals import alone, fold_intervals, with_deviation
 from representer.estimators.validation import (
     DTYPES,
     POSITIVE_OR_AUTO,
@@ -38,6 +37,7 @@ from representer.estimators.validation import (
     warn_unconverged,
 )
 from representer.functions import Composed, Layer, Stacked
+from representer.inspection.intervals import alone, fold_intervals, with_deviation
 from representer.inspection.suspects import left_out_misfits, relative_errors
 from representer.kernels import Kernel, Matern, Polynomial, Stack, as_kernel
 from representer.linalg import factorize

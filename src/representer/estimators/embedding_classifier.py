@@ -16,7 +16,6 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from representer.approximation import Approximation
 from representer.estimators.base import KernelLearner, fitting
-from representer.estimators.intervals import class_sets
 from representer.estimators.validation import (
     Check,
     check_alpha,
@@ -35,6 +34,7 @@ from representer.estimators.validation import (
     warn_unconverged,
 )
 from representer.functions import Expansion, FeatureFunction, Stacked
+from representer.inspection.intervals import class_sets
 from representer.inspection.suspects import class_misfits
 from representer.kernels import Gaussian, Kernel, Stack, as_kernel, is_bounded
 from representer.operators import Representation, original, replicates

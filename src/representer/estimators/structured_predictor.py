@@ -15,10 +15,10 @@ from sklearn.utils.validation import check_is_fitted
 from representer.approximation import input_output_pair
 from representer.estimators import validation
 from representer.estimators.base import KernelLearner, fitting
-from representer.estimators.intervals import fold_sets
 from representer.functions import Embedding, EmbeddingFunction, FeatureFunction
 from representer.functions.embedding import squared_distances
 from representer.inspection.explanation import Explanation
+from representer.inspection.intervals import fold_sets
 from representer.kernels import Kernel, as_kernel, is_several
 from representer.operators import (
     ConditionalCovariance,

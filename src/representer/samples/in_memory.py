@@ -440,7 +440,10 @@ class TrainingSamples:
         weights = self.options.get("sample_weight")
         if weights is None or bool((weights > 0).all()):
             return self
-        rows = np.flatnonzero(weights > 0)
+        return self.part(np.flatnonzero(weights > 0))
+
+    def part(self, rows: np.ndarray) -> TrainingSamples:
+        """Some of the samples."""
         X = self.inputs(rows)
         options = {name: None if values is None else values[rows] for name, values in self.options.items()}
         y = take(self.y, torch.from_numpy(rows))
