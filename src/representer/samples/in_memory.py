@@ -104,6 +104,16 @@ def count(X: Data) -> int:
     return X.shape[-2] if isinstance(X, Tensor) and X.ndim > 1 else len(X)
 
 
+def n_passed(X: Data) -> int | None:
+    """The number of samples as a user passed them; None where that is not known yet, as on Dask."""
+    if is_dask(X):
+        return None
+    try:
+        return int(X.shape[0]) if hasattr(X, "shape") else len(X)
+    except (TypeError, IndexError):
+        return None
+
+
 def is_single(X: object) -> bool:
     """Is it one object (a string, a graph, a record, a number), where a collection with one for each sample is meant?
 
@@ -458,7 +468,10 @@ class TrainingSamples:
         weights = self.options.get("sample_weight")
         if weights is None or bool((weights > 0).all()):
             return self
-        rows = np.flatnonzero(weights > 0)
+        return self.part(np.flatnonzero(weights > 0))
+
+    def part(self, rows: np.ndarray) -> TrainingSamples:
+        """Some of the samples."""
         X = self.inputs(rows)
         options = {name: None if values is None else values[rows] for name, values in self.options.items()}
         y = take(self.y, torch.from_numpy(rows))
