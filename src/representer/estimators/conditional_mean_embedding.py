@@ -15,7 +15,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from representer.approximation import input_output_pair
 from representer.estimators.base import KernelLearner, fitting
-from representer.estimators.intervals import fold_intervals
 from representer.estimators.validation import (
     Check,
     check_alpha,
@@ -34,6 +33,7 @@ from representer.estimators.validation import (
 )
 from representer.functions import ConditionalEmbedding, Embedding, FeatureFunction, Function
 from representer.functions.embedding import as_values, own_copy
+from representer.inspection.intervals import fold_intervals
 from representer.kernels import Gaussian, Kernel, as_kernel, is_several
 from representer.operators import original, replicates
 from representer.optimize import HistoryEntry, keep_going
