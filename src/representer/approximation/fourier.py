@@ -164,6 +164,8 @@ class RandomFeatures(Approximation):
     ((50, 4001), True)
     """
 
+    needs = "frequencies"
+
     def __init__(
         self, n_components: int = 1000, orthogonal: bool = True, *, kernel: Any = None, random_state: Any = None
     ):

@@ -28,10 +28,8 @@ from representer.estimators.validation import (
     Check,
     check_arguments,
     check_columns,
-    check_groups,
     check_inputs,
     check_weights,
-    kernel_domain,
     needs_approximation,
     seed_of,
     warn_unconverged,
@@ -56,6 +54,7 @@ from representer.kernels import NAMES, Kernel, Stack, as_kernel, is_frame
 from representer.linalg import RoundingNotes, noted_rounding, row_blocks, threads_for
 from representer.notices import NumericalWarning, warn
 from representer.operators import OperatorKernel, Representation, takes_gaps, takes_sparse
+from representer.operators.base import kernel_domain
 from representer.optimize import Deadline, HistoryEntry
 from representer.persistence import FitRecord, lightened, model_card, write_model
 from representer.samples import (
@@ -65,6 +64,7 @@ from representer.samples import (
     Records,
     TrainingSamples,
     as_records,
+    check_groups,
     is_dask,
     map_rows,
     n_passed,

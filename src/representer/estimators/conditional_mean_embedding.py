@@ -14,17 +14,15 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from representer.approximation import input_output_pair
+from representer.approximation.base import needed_features
 from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.validation import (
     Check,
     check_alpha,
     check_columns,
-    check_groups,
     check_inputs,
     check_outputs,
     check_weights,
-    in_memory,
-    kernels_of,
     needs_approximation,
     only_one_alpha,
     seed_of,
@@ -35,6 +33,7 @@ from representer.functions import ConditionalEmbedding, Embedding, FeatureFuncti
 from representer.functions.embedding import as_values, own_copy
 from representer.inspection.intervals import fold_intervals
 from representer.kernels import Gaussian, Kernel, as_kernel, is_several
+from representer.kernels.suggest import kernels_of
 from representer.operators import original, replicates
 from representer.optimize import HistoryEntry, keep_going
 from representer.problems.conditional_embedding import (
@@ -58,7 +57,9 @@ from representer.samples import (
     SparseRows,
     TrainingSamples,
     as_rows,
+    check_groups,
     groups_with_replicates,
+    in_memory,
     is_dask,
     plain,
     take,
@@ -360,7 +361,9 @@ class ConditionalMeanEmbedding(KernelLearner):
         They are copies with plain numbers: nothing that happens to the arguments later reaches the learner.
         """
         if isinstance(self.kernel, str) and is_several(self.kernel):
-            kernels = kernels_of(self.kernel, X, self.approximation, compared=self.criterion is not None)
+            kernels = kernels_of(
+                self.kernel, X, needed_features(self.approximation), compared=self.criterion is not None
+            )
             return [on_device(kernel, self.device) for kernel in kernels]
         named = isinstance(self.kernel, str)
         kernel = self.named_kernel(self.kernel) if named else as_kernel(self.kernel)

@@ -32,14 +32,7 @@ from representer.estimators.deep_regressor import (
     settings_of,
     stack_attributes,
 )
-from representer.estimators.validation import (
-    Check,
-    check_left_out,
-    encode,
-    needs_approximation,
-    one_hot_on_dask,
-    require_targets,
-)
+from representer.estimators.validation import Check, encode, needs_approximation
 from representer.functions import Composed, Stacked
 from representer.inspection.intervals import class_sets
 from representer.inspection.suspects import class_misfits
@@ -61,7 +54,19 @@ from representer.problems.composition import convex_loss, squared_loss
 from representer.problems.deep import DeepSolution
 from representer.problems.spread import DeepSpread
 from representer.problems.stack import CodesLogLoss, Members
-from representer.samples import Data, HeldSamples, InMemory, Samples, TrainingSamples, as_rows, is_dask, plain
+from representer.samples import (
+    Data,
+    HeldSamples,
+    InMemory,
+    Samples,
+    TrainingSamples,
+    as_rows,
+    check_left_out,
+    is_dask,
+    one_hot_on_dask,
+    plain,
+    require_targets,
+)
 from representer.systems import StackedSystem
 from representer.systems.ridge import SummedSystem
 from representer.systems.support import Support

@@ -22,24 +22,17 @@ from representer.estimators.validation import (
     Check,
     Folds,
     approximated_by,
-    as_operator_kernel,
     check_alpha,
-    check_left_out,
-    check_noise,
     check_targets,
-    is_flat,
     needs_approximation,
-    noise_weights,
-    require_targets,
     seed_of,
-    stack_of,
-    target_unit,
     warn_unconverged,
 )
 from representer.functions import Composed, Layer, Stacked
 from representer.inspection.intervals import alone, fold_intervals, with_deviation
 from representer.inspection.suspects import left_out_misfits, relative_errors
 from representer.kernels import Kernel, Matern, Polynomial, Stack, as_kernel
+from representer.kernels.suggest import stack_of
 from representer.linalg import factorize
 from representer.notices import warn
 from representer.operators import (
@@ -51,6 +44,7 @@ from representer.operators import (
     takes_gaps,
     takes_sparse,
 )
+from representer.operators.base import as_operator_kernel
 from representer.optimize import HistoryEntry, SearchSettings, keep_going
 from representer.problems.composition import (
     Composition,
@@ -82,11 +76,17 @@ from representer.samples import (
     Samples,
     SparseRows,
     TrainingSamples,
+    check_left_out,
+    check_noise,
     groups_with_replicates,
     is_dask,
+    is_flat,
     largest_target,
+    noise_weights,
     plain,
     replicate_scatter,
+    require_targets,
+    target_unit,
 )
 from representer.samples import rows as limits
 from representer.systems import Criterion, StackedSystem
@@ -182,7 +182,7 @@ def kernels_to_stack(learner: Any, X: Data) -> Stack | None:
     check_layers(learner.layers)
     if is_dask(X) or not may_stack(learner):
         return None
-    stack = stack_of(learner.kernel, X, None)
+    stack = stack_of(learner.kernel, X)
     if stack is None and learner.layers == "auto":
         kernel = as_operator_kernel(learner.kernel, None)
         scalar = isinstance(kernel, Decomposable) and kernel.operator is None and kernel.domain == "vectors"

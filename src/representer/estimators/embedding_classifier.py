@@ -15,21 +15,16 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from representer.approximation import Approximation
+from representer.approximation.base import needed_features
 from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.validation import (
     Check,
     check_alpha,
-    check_classes,
-    check_groups,
     check_inputs,
     check_weights,
     encode,
-    in_memory,
-    one_hot,
-    one_hot_on_dask,
     only_one_alpha,
     seed_of,
-    stack_of,
     takes_batches,
     warn_unconverged,
 )
@@ -37,6 +32,7 @@ from representer.functions import Expansion, FeatureFunction, Stacked
 from representer.inspection.intervals import class_sets
 from representer.inspection.suspects import class_misfits
 from representer.kernels import Gaussian, Kernel, Stack, as_kernel, is_bounded
+from representer.kernels.suggest import stack_of
 from representer.operators import Representation, original, replicates
 from representer.optimize import Choice, HistoryEntry, keep_going
 from representer.preimage.probabilities import (
@@ -58,8 +54,13 @@ from representer.samples import (
     SparseRows,
     TrainingSamples,
     as_scipy,
+    check_classes,
+    check_groups,
     groups_with_replicates,
+    in_memory,
     is_dask,
+    one_hot,
+    one_hot_on_dask,
     plain,
 )
 from representer.systems import FittedSystem, StackedSystem
@@ -443,7 +444,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
 
     def _stated_kernel(self, X: Data) -> Kernel | Stack:
         """A copy of the kernel, or of those that are stacked, with plain numbers, which no later change reaches."""
-        stack = stack_of(self.kernel, X, self.approximation)
+        stack = stack_of(self.kernel, X, needed_features(self.approximation))
         if stack is not None:
             if self.start:
                 raise ValueError(f"start={self.start!r} is where the search of one kernel starts; a stack has several.")

@@ -11,9 +11,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from representer.approximation import Approximation, Nystroem, RandomFeatures, TensorSketch, approximation_error
 from representer.estimators.base import KernelLearner, fitting
-from representer.estimators.validation import DTYPES, check_inputs, one_kernel, seed_of, single_kernel
+from representer.estimators.validation import DTYPES, check_inputs, seed_of
 from representer.functions import FeatureFunction, FeatureNetwork, StoredFeatures
 from representer.kernels import Kernel, as_kernel
+from representer.kernels.suggest import one_kernel, single_kernel
 from representer.operators import Adapted, Representation, original, takes_sparse
 from representer.samples import Block, Data, InMemory, OnDask, Samples, SparseRows, count, is_dask, plain
 from representer.samples import rows as limits

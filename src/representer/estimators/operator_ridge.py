@@ -12,24 +12,16 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from representer.approximation import Approximation, Falkon
+from representer.approximation.base import needed_features
 from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.validation import (
     DTYPES,
     Check,
-    as_operator_kernel,
     check_alpha,
-    check_left_out,
-    check_noise,
     check_targets,
-    in_memory,
-    is_flat,
-    noise_weights,
-    require_targets,
     score_of_known,
     seed_of,
-    stack_of,
     takes_batches,
-    target_unit,
     warn_unconverged,
 )
 from representer.functions import Composed, Expansion, FeatureFunction, Stacked
@@ -42,7 +34,9 @@ from representer.inspection.intervals import (
 )
 from representer.inspection.suspects import left_out_misfits
 from representer.kernels import Stack
+from representer.kernels.suggest import stack_of
 from representer.operators import Decomposable, Operator, OperatorKernel, Representation, original, replicates
+from representer.operators.base import as_operator_kernel
 from representer.optimize import SearchSettings
 from representer.problems.ridge import RidgeModel, RidgeProblem, RidgeSolution
 from representer.problems.stack import (
@@ -62,10 +56,17 @@ from representer.samples import (
     SparseRows,
     TrainingSamples,
     as_scipy,
+    check_left_out,
+    check_noise,
     groups_with_replicates,
+    in_memory,
     is_dask,
+    is_flat,
     largest_target,
+    noise_weights,
     plain,
+    require_targets,
+    target_unit,
 )
 from representer.systems import Criterion, FittedSystem, StackedSystem
 from representer.systems.ridge import FalkonSystem
@@ -352,7 +353,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
 
     def _stated_kernel(self, X: Data) -> OperatorKernel | Stack:
         """The kernel, or the kernels that are stacked, with the output operator."""
-        stack = stack_of(self.kernel, X, self.approximation)
+        stack = stack_of(self.kernel, X, needed_features(self.approximation))
         if stack is None:
             return as_operator_kernel(self.kernel, self.operator)
         return Stack([as_operator_kernel(k, self.operator) for k in stack.kernels], stack.weights, stack.alphas)

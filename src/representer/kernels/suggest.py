@@ -8,18 +8,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from html import escape
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from scipy.sparse import issparse
 
+from representer.kernels.advice import refuse_non_numbers
 from representer.kernels.base import Kernel
 from representer.kernels.columns import Columns
-from representer.kernels.families import family
+from representer.kernels.families import FeatureKind, family
 from representer.kernels.graphs import is_graph
 from representer.kernels.molecules import are_smiles, has_rdkit, is_molecule
 from representer.kernels.objects import Delta
-from representer.kernels.stack import Stack
+from representer.kernels.stack import FAMILIES, Stack, is_several
 from representer.kernels.strings import Spectrum, WeightedDegree
 from representer.kernels.tables import (
     Category,
@@ -39,6 +40,7 @@ from representer.kernels.tables import (
 )
 from representer.kernels.time_series import GlobalAlignment, Signature
 from representer.kernels.vectors import Gaussian, Laplacian, Linear
+from representer.notices import warn
 from representer.samples import Column, Data, as_items, frame_columns, is_dask, is_missing, plain
 from representer.values import is_real
 
@@ -137,7 +139,7 @@ class Suggestion:
         return f"<table><tr>{cells}</tr>{lines}</table>{notes}<pre>{escape(repr(self.kernel))}</pre>"
 
 
-def suggest(X: Data, y: Data = None, *, features: Literal["frequencies", "sketch"] | None = None) -> Suggestion:
+def suggest(X: Data, y: Data = None, *, features: FeatureKind | None = None) -> Suggestion:
     """The kernel that ``kernel="auto"`` means for some data, with what each column was taken for, and why.
 
     Parameters
@@ -236,7 +238,7 @@ def _is_number_or_gap(entry: object) -> bool:
 
 
 # -- samples without names --------------------------------------------------------------------------------------------
-def _of_vectors(X: Data, features: Literal["frequencies", "sketch"] | None) -> Suggestion:
+def _of_vectors(X: Data, features: FeatureKind | None) -> Suggestion:
     """Numbers: the family of vectors, in units of the columns, with gaps where there are some (unknown on Dask)."""
     gaps = not is_dask(X) and bool(np.isnan(X).any())
     if gaps and bool(np.isnan(X).all()):
@@ -558,3 +560,55 @@ def _arrays(name: Any, present: list[Any]) -> Finding | None:
             doubt = f"Column {name!r} has bags of points, without an order. For series in time use GlobalAlignment()."
         return _member_of("bags", name, "bags of points", f"arrays of {arrays[0].shape[1]} columns", doubt)
     return None
+
+
+# -- what learners make of a word -------------------------------------------------------------------------------------
+def stack_of(kernel: object, X: Data, features: FeatureKind | None = None) -> Stack | None:
+    """The kernels that a learner stacks: those of a ``Stack``, of the family that a word names, or for ``"auto"`` of
+    the family of data like X.
+
+    A copy with plain numbers, and None where there is one kernel. ``features`` are those that they must have.
+    """
+    if isinstance(kernel, Stack):
+        kernel.check_hyperparameters()
+        return kernel.__sklearn_clone__().numbers()
+    if not is_several(kernel):
+        return None
+    if kernel in FAMILIES:
+        return family(kernel)
+    X = plain(X)
+    if isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.names is None:
+        refuse_non_numbers(X, "X", kernel)
+    suggestion = suggest(X, features=features)
+    for doubt in suggestion.doubts:
+        warn(doubt, UserWarning)
+    return suggestion.kernel
+
+
+def kernels_of(word: str, X: Data, features: FeatureKind | None = None, *, compared: bool = True) -> list[Kernel]:
+    """The kernels of which a learner of one kernel takes the best, or, where they are not ``compared``, one of them."""
+    several = stack_of(word, X, features)
+    assert several is not None  # a word of several kernels
+    kernels = list(several.kernels) if isinstance(several, Stack) else [several]
+    smooth = [kernel for kernel in kernels if getattr(kernel, "kernel", kernel) == Gaussian("auto")]
+    return kernels if compared else (smooth or kernels)[:1]
+
+
+def one_kernel(kernel: object, width: str = "auto") -> Any:
+    """What ``"auto"`` is where there is no target to stack kernels on: a Gaussian one, whose width is learned."""
+    return Gaussian(width) if isinstance(kernel, str) and kernel == "auto" else kernel
+
+
+def single_kernel(kernel: Any, X: Data, vectors: Any, *, incomplete: bool = True) -> Any:
+    """What ``"auto"`` is for data like X in a learner of one kernel: its own kernel of vectors, or what is suggested.
+
+    ``incomplete`` says whether the learner takes sparse rows, and rows of numbers with gaps.
+    """
+    if not (isinstance(kernel, str) and kernel == "auto"):
+        return kernel
+    if is_dask(X) or are_vectors(X, incomplete=not incomplete):
+        return vectors
+    suggestion = suggest(X)
+    for doubt in suggestion.doubts:
+        warn(doubt, UserWarning)
+    return suggestion.single
