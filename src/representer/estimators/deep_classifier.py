@@ -17,20 +17,15 @@ from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.deep_regressor import (
     DEEP_ARGUMENTS,
     DeepKernelRegressor,
-    composition_of,
+    checked_machine,
+    dask_samples,
     deep_attributes,
     deep_regression,
-    deep_spread,
-    deep_stack,
     deep_tags,
     forget,
-    kernels_to_stack,
-    refuse_approximation,
-    samples_in_memory,
-    samples_on_dask,
     seen_samples,
-    settings_of,
     stack_attributes,
+    stack_solution,
 )
 from representer.estimators.validation import Check, encode, needs_approximation
 from representer.functions import Composed, Stacked
@@ -52,7 +47,7 @@ from representer.preimage.probabilities import (
 )
 from representer.problems.composition import convex_loss, squared_loss
 from representer.problems.deep import DeepSolution
-from representer.problems.spread import DeepSpread
+from representer.problems.spread import DeepSpread, deep_spread
 from representer.problems.stack import CodesLogLoss, Members
 from representer.samples import (
     Data,
@@ -300,13 +295,13 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
             The fitted model.
         """
         self._check()
-        refuse_approximation(self, self.loss)
+        machine = checked_machine(self)
         forget(self)
         self.system_ = None
-        stack = kernels_to_stack(self, X)
+        stack = machine.stack(X)
         if stack is not None:
             return self._fit_stack(stack, X, y, sample_weight, groups)
-        composition = composition_of(self)
+        composition = machine.composition()
         samples, inputs = self._samples(composition.input_kernel, X, y, sample_weight, groups)
         squared = self.loss == "squared"
         loss = squared_loss(self.fit_intercept) if squared else convex_loss(self.loss, self.fit_intercept)
@@ -314,7 +309,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         # Cross entropy has probabilities of its own.
         self.calibration_ = Calibration(1.0) if self.loss == "logistic" else None
         problem = deep_regression(self, composition, samples, inputs, loss, self._labels)
-        solution = problem.solve(problem.choose(settings_of(self, problem.seed)))
+        solution = problem.solve(problem.choose(self._search_settings(problem.seed, self.criterion)))
         self._keep_attributes(deep_attributes(solution))
         labels = self.classes_[self._labels(plain(problem.seen.block.Y))]
         self._training_samples = seen_samples(problem.seen, plain(problem.seen.inputs, copy=True), labels, composition)
@@ -348,7 +343,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         """Shallow fits, and a composition where the data accept it; both by squared loss on the classes' codes."""
         samples, inputs = self._samples(stack, X, y, sample_weight, groups)
         check_left_out(samples.n, None)
-        solution = deep_stack(self, stack, samples, inputs, CodesLogLoss(), self._labels)
+        solution = stack_solution(self, stack, samples, inputs, CodesLogLoss(), self._labels)
         self._keep_attributes(stack_attributes(solution))
         self.system_ = solution.system
         self.calibration_ = self.far_field_ = None
@@ -382,7 +377,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
                 own = as_rows(sample_weight, "sample_weight") if is_dask(sample_weight) else sample_weight
                 sample_weight = indicators @ of_classes * (1.0 if own is None else own)
             codes = indicators[:, 1:] if len(self.classes_) == 2 else indicators
-            return samples_on_dask(self, kernel, X, 2.0 * codes - 1.0, sample_weight, groups), None
+            return dask_samples(self, kernel, X, 2.0 * codes - 1.0, sample_weight, groups), None
         X, weights, groups = self._checked_inputs(kernel, X, sample_weight, groups)
         self.classes_, labels = encode(X, y)
         if weights is not None and len(present := np.unique(labels[weights > 0])) < len(self.classes_):
@@ -400,7 +395,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         if self.class_weight is not None:
             balance = compute_sample_weight(self.class_weight, self.classes_[labels])
             weights = balance if weights is None else weights * balance
-        return samples_in_memory(self, kernel, X, self._codes(labels), weights, groups), X
+        return self._memory_samples(kernel, X, self._codes(labels), weights, groups), X
 
     def _labels(self, codes: np.ndarray) -> np.ndarray:
         """The classes' numbers of codes."""

@@ -21,12 +21,8 @@ from representer.estimators.deep_regressor import (
     DEEP_ARGUMENTS,
     DeepKernelRegressor,
     FoldRule,
-    as_layer,
-    checked_layer,
+    dask_samples,
     deep_attributes,
-    samples_in_memory,
-    samples_on_dask,
-    settings_of,
 )
 from representer.estimators.validation import POSITIVE_OR_AUTO, Check, check_inputs, seed_of
 from representer.functions import Composed, CompositionNetwork, Expansion, Layer
@@ -48,6 +44,7 @@ from representer.problems.autoencoder import (
     explained,
 )
 from representer.problems.composition import Composition, squared_loss
+from representer.problems.machines import as_layer, checked_layer
 from representer.samples import Data, Samples, SparseRows, as_rows, is_dask, plain
 from representer.values import COUNT, NONE, NOT_NEGATIVE, instance_of, is_count, is_real, one_of
 
@@ -358,7 +355,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         first = self._first_kernel(X)
         samples, inputs = self._samples(first, X, sample_weight, groups)
         problem = self._problem(first, samples, inputs, y)
-        solution = problem.solve(problem.choose(settings_of(self, problem.seed)))
+        solution = problem.solve(problem.choose(self._search_settings(problem.seed, self.criterion)))
         if solution.collapsed:
             warn(
                 "The codes have collapsed to a constant, also from other starts: encoder_alpha outweighs what codes "
@@ -373,11 +370,11 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
     def _samples(self, kernel: OperatorKernel, X: Data, sample_weight: Any, groups: Any) -> tuple[Samples, Data]:
         """The checked samples, which are their own targets, and their inputs as they are stored if in memory."""
         if is_dask(X):
-            return samples_on_dask(self, kernel, X, X, sample_weight, groups), None
+            return dask_samples(self, kernel, X, X, sample_weight, groups), None
         X, weights, groups = self._checked_inputs(kernel, X, sample_weight, groups)
         vectors = isinstance(X, np.ndarray) and kernel.domain == "vectors"
         numbers = X if vectors else np.zeros((len(X), 0))  # only decoders into vectors are fitted by sums
-        return samples_in_memory(self, kernel, X, numbers, weights, groups), X
+        return self._memory_samples(kernel, X, numbers, weights, groups), X
 
     def _problem(self, first: OperatorKernel, samples: Samples, inputs: Data, y: Data) -> AutoencoderProblem:
         """The problem that the arguments describe."""

@@ -306,6 +306,14 @@ class Stacked(Function):
         first = self.functions[0]
         return Decomposable(first.features.kernel) if isinstance(first, FeatureFunction) else first.kernel
 
+    @property
+    def constant(self) -> np.ndarray:
+        """The intercept (p,), zeros where there is none."""
+        first = self.functions[0]
+        outer = first.outer_expansion() if isinstance(first, Composed) else first
+        zeros = np.zeros_like(plain(outer.coefficients)[0])
+        return zeros if self.intercept is None else zeros + self.intercept
+
     def kernel_of_data(self) -> Kernel:
         """Σ_m w_m k_m of the members' scalar kernels, with the mean weight of the outputs."""
         kernels = [

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from representer.samples import Data, Records, evenly_spaced
+from representer.kernels import is_frame
+from representer.samples import Data, Records, as_records, evenly_spaced, plain
 
 # Samples at which a function is asked, and how many others lend each of them an entry.
 ASKED, LENT = 200, 8
@@ -46,6 +47,17 @@ def total_effects(answer: Callable[[Any], np.ndarray], X: Data) -> np.ndarray:
     steps = sorted({1 + (len(rows) - 1) * k // LENT for k in range(LENT)})
     changes = [[values - _as_matrix(answer(_lent(X, name, step))) for step in steps] for name in columns]
     return np.array([np.mean([(own**2).sum(1).mean() for own in column]) for column in changes]) / (2.0 * spread)
+
+
+def columns_to_ask(X: Data) -> np.ndarray | Records:
+    """The training samples of a model as columns; an AttributeError where they have none."""
+    X = as_records(X) if isinstance(X, Records) or is_frame(X) else plain(X)
+    if isinstance(X, Records) or (isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "biuf"):
+        return X
+    raise AttributeError(
+        "relevance_ is one of columns, and this model has no columns of its training samples: they are objects, a Gram "
+        "matrix, or were not kept (fits on Dask, partial_fit)."
+    )
 
 
 def _as_matrix(values: Any) -> np.ndarray:

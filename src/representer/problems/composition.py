@@ -178,6 +178,11 @@ def custom_loss(function: Callable[..., Tensor], intercept: bool, penalty: Any) 
     return Loss(make, intercept, learnable=False)
 
 
+def mean_squared_error(F: Tensor, Y: Tensor, weights: Tensor | float = 1.0) -> Tensor:
+    """1/n Σ w_i‖y_i − f_i‖² with weights (n, 1) of mean one."""
+    return (weights * (F - Y) ** 2).sum() / len(Y)
+
+
 def convex_loss(name: str, intercept: bool, **options: float) -> Loss:
     """A convex loss with a solver of its own."""
     kinds: dict[str, Any] = {
