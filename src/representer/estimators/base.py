@@ -122,7 +122,7 @@ def answering(method: Callable[..., Any]) -> Callable[..., Any]:
     """Decorate a question to a learner: it is answered by one model, also where another thread fits it meanwhile."""
 
     @functools.wraps(method)
-    def of_one_model(learner: Any, *args: Any, **kwargs: Any) -> Any:
+    def of_one_model(learner: object, *args: Any, **kwargs: Any) -> Any:
         model = object.__new__(type(learner))
         model.__dict__ = learner.__dict__  # the same one, which a fit replaces and does not change
         return method(model, *args, **kwargs)
@@ -225,7 +225,7 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         except ValueError as error:
             raise ValueError(f"Invalid parameter {parameter!r} for {type(self).__name__}: {error}") from error
 
-    def _set_listed(self, name: str, value: Any) -> None:
+    def _set_listed(self, name: str, value: object) -> None:
         """Set the parameter of a value in a list, such as ``layers__0__alpha``."""
         argument, place, parameter = [*name.split("__", 2), "", ""][:3]
         listed = {(name, str(i)): value for name, i, value in self._listed()}
@@ -362,7 +362,7 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         self._keep_columns(X)
         return samples
 
-    def _new_inputs(self, X: Data, kernel: Kernel | OperatorKernel | Stack) -> Any:
+    def _new_inputs(self, X: Data, kernel: Kernel | OperatorKernel | Stack) -> Data:
         """Checked inputs of a fitted learner."""
         check_is_fitted(self)
         return check_inputs(self, X, kernel, reset=False)
@@ -518,7 +518,7 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
             fitted: Self = bare.fit(samples.X, samples.y, **options)
         return fitted
 
-    def _check_question(self, X: Data, coverage: Any) -> None:
+    def _check_question(self, X: Data, coverage: object) -> None:
         """Refuse to answer with intervals or sets before a fit, for no coverage, or on Dask."""
         check_is_fitted(self)
         check_coverage(coverage)
@@ -659,7 +659,7 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         """Targets, or numbers of classes, and what leave-one-out answers: predictions or probabilities (n, c)."""
         return None
 
-    def _asked(self, X: Data) -> Any:
+    def _asked(self, X: Data) -> Data:
         """Checked inputs, in memory."""
         check_is_fitted(self)
         if is_dask(X):
@@ -724,7 +724,7 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
             )
         return getattr(self, "_unit", 1.0) * plain(system.influence(self._system_inputs(X)))
 
-    def _system_inputs(self, X: Data) -> Any:
+    def _system_inputs(self, X: Data) -> Data:
         """Checked inputs as the system takes them."""
         return X
 

@@ -274,7 +274,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         return deep_tags(super().__sklearn_tags__(), self)
 
     @fitting
-    def fit(self, X: Data, y: Data, sample_weight: Any = None, groups: Any = None) -> Self:
+    def fit(self, X: Data, y: Data, sample_weight: Data = None, groups: Data = None) -> Self:
         """Fit the model.
 
         Parameters
@@ -339,7 +339,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         indicators = torch.nn.functional.one_hot(labels, len(self.classes_))
         self.far_field_ = far_field(support, self.calibration_(plain(decisions)), indicators, weights, rows)
 
-    def _fit_stack(self, stack: Stack, X: Data, y: Data, sample_weight: Any, groups: Any) -> Self:
+    def _fit_stack(self, stack: Stack, X: Data, y: Data, sample_weight: Data, groups: Data) -> Self:
         """Shallow fits, and a composition where the data accept it; both by squared loss on the classes' codes."""
         samples, inputs = self._samples(stack, X, y, sample_weight, groups)
         check_left_out(samples.n, None)
@@ -361,7 +361,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         return self
 
     def _samples(
-        self, kernel: OperatorKernel | Stack, X: Data, y: Data, sample_weight: Any, groups: Any
+        self, kernel: OperatorKernel | Stack, X: Data, y: Data, sample_weight: Data, groups: Data
     ) -> tuple[Samples, Data]:
         """The checked samples with codes as targets, and their inputs as they are stored if they are in memory."""
         if is_dask(X):

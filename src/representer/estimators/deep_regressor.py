@@ -542,7 +542,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         return deep_tags(super().__sklearn_tags__(), self)
 
     @fitting
-    def fit(self, X: Data, y: Data, sample_weight: Any = None, groups: Any = None, noise: Any = None) -> Self:
+    def fit(self, X: Data, y: Data, sample_weight: Data = None, groups: Data = None, noise: Data = None) -> Self:
         """Fit the model.
 
         Parameters
@@ -591,7 +591,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         self._training_samples = seen_samples(problem.seen, self.X_fit_, y[:, 0] if self._flat else y, composition)
         return self
 
-    def _fit_stack(self, stack: Stack, X: Data, y: Data, sample_weight: Any, groups: Any) -> Self:
+    def _fit_stack(self, stack: Stack, X: Data, y: Data, sample_weight: Data, groups: Data) -> Self:
         """Shallow fits, and a composition where the data accept it."""
         X, weights, groups = self._checked_inputs(stack, X, sample_weight, groups)
         targets = self._targets(y, len(X))
@@ -607,7 +607,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         return self
 
     def _samples(
-        self, kernel: OperatorKernel, X: Data, y: Data, sample_weight: Any, groups: Any
+        self, kernel: OperatorKernel, X: Data, y: Data, sample_weight: Data, groups: Data
     ) -> tuple[Samples, Data]:
         """The checked samples, and their inputs as they are stored if they are in memory."""
         if is_dask(X):
@@ -621,7 +621,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         self._unit = self._target_unit(targets)
         return self._memory_samples(kernel, X, targets / self._unit, weights, groups), X
 
-    def _noise_weights(self, X: Data, noise: Any, sample_weight: Any) -> np.ndarray:
+    def _noise_weights(self, X: Data, noise: Data, sample_weight: Data) -> np.ndarray:
         """The weights of samples whose measurements have these standard deviations."""
         if is_dask(X):
             raise ValueError("noise= is for samples in memory. On Dask, give sample_weight = 1 / noise**2 instead.")
@@ -806,7 +806,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         return all(isinstance(s, FittedSystem) or (isinstance(s, DeepSpread) and s.refits is None) for s in systems)
 
     # -- why ----------------------------------------------------------------------------------------------------------
-    def _system_inputs(self, X: Data) -> Any:
+    def _system_inputs(self, X: Data) -> Data:
         return X if isinstance(self.function_, Stacked) else self.function_.images(X)[-1]
 
     def _deviations(self, X: Data) -> np.ndarray | None:

@@ -294,7 +294,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
 
     # -- fitting ------------------------------------------------------------------------------------------------------
     @fitting
-    def fit(self, X: Data, y: Data, sample_weight: Any = None, groups: Any = None) -> Self:
+    def fit(self, X: Data, y: Data, sample_weight: Data = None, groups: Data = None) -> Self:
         """Fit the model.
 
         Parameters
@@ -338,7 +338,9 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
 
     @available_if(takes_batches)
     @fitting
-    def partial_fit(self, X: Data, y: Data, classes: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
+    def partial_fit(
+        self, X: Data, y: Data, classes: Data = None, sample_weight: Data = None, groups: Data = None
+    ) -> Self:
         """Fit to more samples: with ``approximation=``, and the same as one fit to all of them.
 
         The first batch decides what the data decide, and what is learned. So where all of that is given (numbers in
@@ -458,7 +460,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         return self._representation(sparse=isinstance(X, SparseRows))
 
     def _samples_in_memory(
-        self, kernel: Kernel | Stack, X: Data, y: Data, sample_weight: Any, groups: Any
+        self, kernel: Kernel | Stack, X: Data, y: Data, sample_weight: Data, groups: Data
     ) -> tuple[Data, InMemory]:
         X = check_inputs(self, X, kernel, reset=True)
         self.classes_, labels = encode(X, y)
@@ -469,14 +471,14 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         numbers = groups_with_replicates(check_groups(groups, len(labels)), replicates(kernel, inputs))
         return X, InMemory(_weighted(Block(inputs, Y), weights, numbers, how))
 
-    def _samples_on_dask(self, kernel: Kernel | Stack, X: Data, y: Data, sample_weight: Any, groups: Any) -> OnDask:
+    def _samples_on_dask(self, kernel: Kernel | Stack, X: Data, y: Data, sample_weight: Data, groups: Data) -> OnDask:
         self.classes_, indicators = one_hot_on_dask(y)
         if self.class_weight is not None:
             sample_weight = self._weights_on_dask(indicators, sample_weight)
         samples = self._dask_samples(kernel, X, indicators, sample_weight, groups)
         return samples
 
-    def _weights(self, X: Data, labels: np.ndarray, sample_weight: Any) -> np.ndarray | None:
+    def _weights(self, X: Data, labels: np.ndarray, sample_weight: Data) -> np.ndarray | None:
         """The weights of samples times those of their classes; None where all are equal."""
         weights = check_weights(sample_weight, X)
         if self.class_weight is None:
@@ -490,7 +492,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         found = dict(zip(present.tolist(), of_present.tolist(), strict=True))
         return np.array([found.get(label, 1.0) for label in self.classes_.tolist()])
 
-    def _weights_on_dask(self, indicators: Any, sample_weight: Any) -> Any:
+    def _weights_on_dask(self, indicators: Data, sample_weight: Data) -> Any:
         """The weights of samples times those of their classes, lazily; the totals of classes take one pass."""
         given = 1.0 if sample_weight is None else sample_weight
         if hasattr(given, "to_dask_array"):
@@ -500,7 +502,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         of_classes = self._class_weights(self.classes_, totals)
         return (indicators * of_classes).sum(1) * given
 
-    def _batch_labels(self, X: Data, y: Data, classes: Any) -> np.ndarray:
+    def _batch_labels(self, X: Data, y: Data, classes: Data) -> np.ndarray:
         """The positions of a batch's labels among the classes, which the first batch gives to the learner."""
         if not hasattr(self, "n_samples_seen_"):
             classes = getattr(self, "classes_", None) if classes is None else classes  # those of a fit before
@@ -781,13 +783,13 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         return np.zeros(len(self.classes_), np.dtype(self.dtype)) if b is None else b
 
     @property
-    def X_fit_(self) -> Any:  # noqa: N802
+    def X_fit_(self) -> Data:  # noqa: N802
         """The training inputs, or None after ``partial_fit`` or a fit on Dask."""
         check_is_fitted(self)
         return None if self.system_.samples is None else as_scipy(self.system_.samples.X)
 
     @property
-    def landmarks_(self) -> Any:
+    def landmarks_(self) -> Data:
         """The landmarks of an approximation, or None where it has none."""
         check_is_fitted(self)
         return None if self.system_.features is None else self.system_.features.landmarks

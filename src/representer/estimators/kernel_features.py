@@ -165,7 +165,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLe
         return vars(self).get("speaker", self)
 
     @property
-    def landmarks_(self) -> Any:
+    def landmarks_(self) -> Data:
         """The landmarks, or None where the approximation has none."""
         check_is_fitted(self)
         return self.features_.landmarks
@@ -199,7 +199,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLe
             return plain(self.features_.map(self.features_.inputs(X)))
 
 
-def _copy_columns(one: Any, other: Any) -> None:
+def _copy_columns(one: object, other: object) -> None:
     """What one transformer knows of the columns of X, another one knows, too."""
     if one is not other:
         names = ("n_features_in_", "feature_names_in_")

@@ -65,7 +65,7 @@ from representer.values import (
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 
 
-def check_inputs(estimator: Any, X: Data, kernel: Kernel | OperatorKernel | Stack, *, reset: bool) -> Any:
+def check_inputs(estimator: object, X: Data, kernel: Kernel | OperatorKernel | Stack, *, reset: bool) -> Data:
     """Inputs of the kernel's kind: checked arrays for vectors and Gram matrices, a sequence for other objects."""
     X, domain = plain(X), kernel.domain
     refuse_unordered(X, "X")
@@ -158,7 +158,7 @@ def check_outputs(kernel: Kernel, Y: Data, *, reset: bool) -> tuple[Any, bool]:
     return objects, False
 
 
-def check_weights(sample_weight: Any, X: Data) -> np.ndarray | None:
+def check_weights(sample_weight: Data, X: Data) -> np.ndarray | None:
     """Non-negative sample weights, not all zero; None where all are equal to one."""
     if sample_weight is None:
         return None
@@ -230,7 +230,7 @@ def approximated_by(words: str, kind: type) -> Check:
     """None or an approximation of a kind, without a kernel of its own."""
     rule = NONE | instance_of(words, kind)
 
-    def check(name: str, value: Any) -> None:
+    def check(name: str, value: object) -> None:
         rule(name, value)
         if value is not None:
             check_bare(value)
@@ -238,7 +238,7 @@ def approximated_by(words: str, kind: type) -> Check:
     return check
 
 
-def only_one_alpha(name: str, alpha: Any) -> None:
+def only_one_alpha(name: str, alpha: object) -> None:
     """A positive number or "auto": no candidates."""
     if isinstance(check_alpha(alpha), np.ndarray):
         raise ValueError(f"{name} must be a positive number or 'auto'; got {alpha!r}. Compare by GridSearchCV.")
@@ -282,7 +282,7 @@ ARGUMENTS: dict[str, Check] = {
 }
 
 
-def check_alpha(alpha: Any, *, interpolates: bool = False) -> float | np.ndarray | None:
+def check_alpha(alpha: object, *, interpolates: bool = False) -> float | np.ndarray | None:
     """A positive number, an array of candidates, or None for ``"auto"``; 0 where ``interpolates`` allows it."""
     if isinstance(alpha, float) and 0.0 < alpha < math.inf:
         return float(alpha)
@@ -308,7 +308,7 @@ def check_alpha(alpha: Any, *, interpolates: bool = False) -> float | np.ndarray
     return float(values) if values.ndim == 0 else np.ascontiguousarray(values)
 
 
-def score_of_known(y: Data, predictions: np.ndarray, sample_weight: Any = None) -> float:
+def score_of_known(y: Data, predictions: np.ndarray, sample_weight: Data = None) -> float:
     """The mean over outputs of R², each of the samples whose target is known; NaN where fewer than two are."""
     from sklearn.metrics import r2_score  # here, because its import takes long
 
@@ -325,7 +325,7 @@ def score_of_known(y: Data, predictions: np.ndarray, sample_weight: Any = None) 
     return float(np.mean(scores)) if scores else math.nan
 
 
-def seed_of(random_state: Any) -> int:
+def seed_of(random_state: object) -> int:
     """An integer for torch generators, from whatever scikit-learn takes as ``random_state``."""
     return remembered(lambda: "a seed", lambda: int(check_random_state(random_state).randint(np.iinfo(np.int32).max)))
 

@@ -153,7 +153,7 @@ class Composed(Function):
         """The constant b (p,), None for zero."""
         return self.outer.intercept
 
-    def inputs(self, X: Data) -> Any:
+    def inputs(self, X: Data) -> Data:
         """Checked inputs as the first kernel takes them."""
         first = self.first
         assert first.representation is not None

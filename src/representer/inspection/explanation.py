@@ -223,7 +223,7 @@ class Explanation:
         return contribution_bars(names, values, title=title, ax=ax)
 
 
-def _number(value: Any) -> str:
+def _number(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float | np.floating) else str(value)
 
 

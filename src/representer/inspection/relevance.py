@@ -64,7 +64,7 @@ def _as_matrix(values: Any) -> np.ndarray:
     return np.asarray(values, dtype=np.float64).reshape(len(values), -1)
 
 
-def _lent(X: Data, name: Any, step: int) -> Data:
+def _lent(X: Data, name: object, step: int) -> Data:
     """The samples, where each has the entry of a column that another one has."""
     rows = np.roll(np.arange(len(X)), step)
     if isinstance(X, Records):

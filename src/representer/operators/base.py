@@ -241,7 +241,7 @@ NAMES: dict[str, Operator] = {
 }
 
 
-def as_operator(operator: Any, n_components: int | Literal["auto"] = "auto") -> Operator | None:
+def as_operator(operator: object, n_components: int | Literal["auto"] = "auto") -> Operator | None:
     """An operator from an operator, a name or None, which is the identity; ``"auto"`` in it is left to a criterion.
 
     Examples
@@ -632,7 +632,7 @@ def kernel_domain(kernel: object) -> Domain:
     return "gram" if kernel == "precomputed" else "vectors"
 
 
-def as_operator_kernel(kernel: Any, operator: Operator | str | None) -> OperatorKernel:
+def as_operator_kernel(kernel: object, operator: Operator | str | None) -> OperatorKernel:
     """K(x, y) = k(x, y) A from a scalar kernel and an output operator; an operator-valued kernel is itself.
 
     A copy with plain numbers: nothing that happens to the arguments later reaches a fitted learner.

@@ -262,7 +262,7 @@ class Samples(ABC):
     def rows(self, index: np.ndarray) -> Block:
         """The samples with these numbers, which are in order, in memory."""
 
-    def prepared(self, kernel: Any) -> Samples:
+    def prepared(self, kernel: object) -> Samples:
         """The samples as a kernel takes them; blocks of numbers are read as all kernels of vectors take them."""
         return self
 
@@ -316,7 +316,7 @@ class InMemory(Samples):
         """The samples with these numbers; if they are all, nothing is copied."""
         return self.samples if len(index) == self.n else self.samples.rows(index)
 
-    def prepared(self, kernel: Any) -> InMemory:
+    def prepared(self, kernel: object) -> InMemory:
         """The samples as a kernel takes them."""
         return InMemory(self.samples.prepared(kernel))
 
@@ -324,7 +324,7 @@ class InMemory(Samples):
         """The sum over blocks, one after the other."""
         X, Y, weights = self.samples.X, self.samples.Y, self.samples.weights
 
-        def add(rows: slice, result: Any) -> Any:
+        def add(rows: slice, result: object) -> Any:
             return step(Block(X[rows], Y[rows], None if weights is None else weights[rows]), result)
 
         blocks = list(row_blocks(count(X), step.bytes_per_row, limit))
@@ -420,7 +420,7 @@ class TrainingSamples:
     pairwise: bool = False
 
     @classmethod
-    def of(cls, X: Data, y: Data, weights: Any, groups: Any, *, pairwise: bool) -> TrainingSamples:
+    def of(cls, X: Data, y: Data, weights: object, groups: object, *, pairwise: bool) -> TrainingSamples:
         """The samples of positive weight; weights and groups may be None."""
         return cls(X, y, {"sample_weight": weights, "groups": groups}, pairwise).positive()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -41,7 +40,7 @@ class ComposedSystem(FittedSystem):
     def weight(self) -> float:
         return self.outer.weight
 
-    def _images(self, X: Data) -> Any:
+    def _images(self, X: Data) -> Data:
         """The images of checked inputs under the inner functions."""
         return self.function().images(X)[-1]
 
