@@ -60,6 +60,10 @@ class FeatureMap(ABC):
         """Σ_i φ(x_i) v_iᵀ from Σ_i columns(x_i) v_iᵀ."""
         return sums
 
+    def missed(self, X: Data, phi: Tensor) -> Tensor:
+        """What the features φ of prepared inputs leave of k(x, x), (n,) and never negative."""
+        return (self.kernel._diag(X).double() - phi.double().square().sum(1)).clamp(min=0.0)
+
 
 # What a fitted transformer shows of the one that it holds.
 FITTED = ("kernel_", "approximation_error_", "landmarks_", "n_features_in_", "feature_names_in_", "_n_features_out")

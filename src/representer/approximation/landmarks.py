@@ -21,6 +21,7 @@ from representer.linalg import (
     eigh,
     factorize,
     is_finite,
+    nonzero_svd,
     pivoted_cholesky,
     repair_gram,
     row_blocks,
@@ -257,6 +258,18 @@ class LandmarkFeatures(FeatureMap):
     def transposed(self, sums: Tensor) -> Tensor:
         """Σ_i φ(x_i) v_iᵀ from Σ_i k(Z, x_i) v_iᵀ."""
         return self.factor.half_solve(sums)
+
+    def missed(self, X: Data, phi: Tensor) -> Tensor:
+        """What the landmarks leave of k(x, x): what explicit features ψ(x) have outside of ψ(Z).
+
+        k(x, x) − ‖φ(x)‖² would be the difference of two numbers that points far from zero make large.
+        """
+        explicit = self.kernel.features(X) if isinstance(X, Tensor) else None
+        at_landmarks = None if explicit is None else self.kernel.features(self.landmarks)
+        if explicit is None or at_landmarks is None:
+            return super().missed(X, phi)
+        explicit, basis = explicit.double(), nonzero_svd(at_landmarks.double())[2]
+        return (explicit - (explicit @ basis) @ basis.mT).square().sum(1)
 
 
 def landmark_features(kernel: Kernel, landmarks: Data) -> LandmarkFeatures:

@@ -38,6 +38,7 @@ from representer.operators import (
     takes_gaps,
     takes_sparse,
 )
+from representer.operators.base import as_operator_kernel
 from representer.optimize import SearchSettings, in_squared_units, keep_going
 from representer.problems.composition import (
     Composition,
@@ -48,11 +49,12 @@ from representer.problems.composition import (
     mean_squared_error,
     squared_loss,
 )
-from representer.problems.deep import DeepModel, DeepRegression, DeepSolution, SeenSamples, Splits
+from representer.problems.deep import DeepModel, DeepRegression, DeepSolution, LastSolution, SeenSamples, Splits
 from representer.problems.depth import LARGEST_LAYER, accepted_composition
 from representer.problems.machines import (
     Machine,
     as_layer,
+    checked_layer,
     in_target_units,
     scalar_kernel,
     scalar_layer,
@@ -121,6 +123,7 @@ class DeepLearner(Protocol):
     approximation: Nystroem | None
     memory_limit: int | str | None
     random_state: object
+    warm_start: bool
     n_features_in_: int
 
     @property
@@ -145,6 +148,7 @@ def machine_of(learner: DeepLearner) -> Machine:
         learner.approximation is not None,
         learner.fit_intercept,
         learner.criterion,
+        learner.warm_start,
     )
 
 
@@ -213,6 +217,14 @@ class FoldRule:
 # -- fits -------------------------------------------------------------------------------------------------------------
 
 
+def last_solution(learner: Any, unit: float = 1.0) -> LastSolution | None:
+    """What the last fit of a learner has found, where the next one is to go on from it; targets are in a unit."""
+    if not learner.warm_start or not isinstance(getattr(learner, "function_", None), Composed):
+        return None
+    layers, outer = [checked_layer(layer) for layer in learner.layers_], as_operator_kernel(learner.kernel_, None)
+    return LastSolution(in_target_units(Composition(layers, outer, learner.alpha_), unit), learner.function_)
+
+
 def deep_regression(
     learner: DeepLearner,
     composition: Composition,
@@ -229,7 +241,15 @@ def deep_regression(
         composition = without_search(composition, learner.loss)
     seed = seed_of(learner.random_state)
     rule = FoldRule(learner.cv, seed, labels)
-    model = DeepModel(composition, loss, rule, learner.criterion, learner.approximation, learner.memory_limit)
+    model = DeepModel(
+        composition,
+        loss,
+        rule,
+        learner.criterion,
+        learner.approximation,
+        learner.memory_limit,
+        last=last_solution(learner, getattr(learner, "_unit", 1.0)),
+    )
     representation = learner._representation(sparse=isinstance(inputs, SparseRows))
     return DeepRegression(samples, model, representation, seed=seed, inputs=inputs)
 
@@ -406,6 +426,9 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         Where to compute, as in ``torch.device``.
     dtype : {"float64", "float32"}, default="float64"
         Precision of the computation.
+    warm_start : bool, default=False
+        Does the next ``fit`` go on from what the last one has found, hyperparameters and inner layers, instead of
+        beginning anew with all restarts? It is for ``layers`` that are given.
 
     Attributes
     ----------
@@ -515,6 +538,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         verbose: int = 0,
         device: str | None = None,
         dtype: str = "float64",
+        warm_start: bool = False,
     ):
         self.layers = layers
         self.kernel = kernel
@@ -537,6 +561,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         self.verbose = verbose
         self.device = device
         self.dtype = dtype
+        self.warm_start = warm_start
 
     def __sklearn_tags__(self) -> Any:
         return deep_tags(super().__sklearn_tags__(), self)

@@ -90,8 +90,9 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
     criterion : {"loo", "rademacher", "erm", "validation"} or None, default="loo"
         ``"loo"``: the cross entropy of calibrated leave-one-out predictions, in closed form; ``"rademacher"``: that of
         the training samples + complexity_weight · r, equation (12); ``"erm"``: without r; ``"validation"``: that of
-        samples held out, equation (13). None: nothing is learned, words are heuristics (``"rbf"`` is then the median
-        heuristic) and ``alpha="auto"`` is the mean k(x, x) over n.
+        samples held out, by the calibrated probabilities, or with ``calibration=None`` as equation (13) has it, by
+        clipped estimates and with ``complexity_weight`` as τ. None: nothing is learned, words are heuristics
+        (``"rbf"`` is then the median heuristic) and ``alpha="auto"`` is the mean k(x, x) over n.
     alpha : float or "auto", default="auto"
         The weight of ‖f‖² beside the mean loss, λ of the paper; n·alpha is that of scikit-learn's ``KernelRidge``.
     complexity_weight : float or "auto", default="auto"
@@ -137,7 +138,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
     tol : float, default=1e-5
         The search ends when the criterion falls by less than this share.
     clip : float, default=1e-15
-        Where the cross entropy of ``"rademacher"`` and ``"erm"`` is clipped, equation (7); below 1/e.
+        Where the cross entropy of training samples, and of (13), is clipped, equation (7); below 1/e.
     random_state : int, RandomState instance or None, default=None
         Seed of batches, restarts, landmarks and frequencies.
     verbose : int, default=0

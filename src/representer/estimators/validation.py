@@ -279,6 +279,7 @@ ARGUMENTS: dict[str, Check] = {
     "tol": Rule("a positive number", lambda tol: is_real(tol) and tol > 0),
     "validation_fraction": SHARE,
     "verbose": integer(0, truth=True),  # verbose=True is a habit
+    "warm_start": TRUTH,
 }
 
 

@@ -94,7 +94,8 @@ class ClassModel:
             return LeaveOneOutRisk(Y, weight=default, groups=groups, **options)
         numbers = None if groups is None else groups.cpu()
         validation = held_out_rows(Y.argmax(-1).cpu(), self.validation_fraction, seed, numbers)
-        return HeldOutRisk(Y, weight=weight or 0.0, validation=validation, loss="softmax", **options)
+        loss = "softmax" if self.calibrated else "clipped"  # that of the probabilities which are then predicted
+        return HeldOutRisk(Y, weight=weight or 0.0, validation=validation, loss=loss, clip=self.clip, **options)
 
 
 @dataclass(frozen=True)

@@ -443,6 +443,29 @@ class SeenSamples:
 
 
 @dataclass(frozen=True)
+class LastSolution:
+    """What a fit goes on from: the numbers that the last one has found, and its function of the data."""
+
+    composition: Composition
+    function: Composed
+
+    def check(self, composition: Composition, X: Data) -> None:
+        """Refuse a fit whose layers or inputs have other shapes."""
+        layers = [[layer.size for layer in one.layers] for one in (self.composition, composition)]
+        widths = [getattr(part, "shape", (0, 0))[1] for part in (self.function.first.anchors, X)]
+        for what, before, now in (("layers of the sizes", *map(str, layers)), ("features", *map(str, widths))):
+            if before != now:
+                raise ValueError(
+                    f"warm_start=True goes on from the last fit, which had {what} {before}, and this one has {now}. "
+                    "Fit with warm_start=False to begin anew."
+                )
+
+    def images(self, X: Data, like: Tensor) -> list[Tensor]:
+        """The images of stored inputs under each inner layer."""
+        return [image.to(like) for image in self.function.images(X)[1:]]
+
+
+@dataclass(frozen=True)
 class DeepModel:
     """What is fitted.
 
@@ -461,6 +484,8 @@ class DeepModel:
         What sums over more samples than the inner layers see may take beside the data.
     metric : array (d,) or None
         What the first layer multiplies features by where the search begins; None: it begins with kernel PCA.
+    last : LastSolution or None
+        Where the search begins instead, with one start.
     """
 
     composition: Composition
@@ -470,6 +495,7 @@ class DeepModel:
     approximation: Nystroem | None = None
     memory_limit: int | str | None = None
     metric: np.ndarray | None = None
+    last: LastSolution | None = None
 
     @property
     def kernel(self) -> OperatorKernel:
@@ -727,7 +753,7 @@ class DeepRegression(Problem):
         given, composition, image = self.composition, self.beginning.composition, self.beginning.image
         rows, whole = self.splits.rows, self.targets.rows(self.splits.rows)
         size = _variance(_known(whole)) or 1.0
-        alphas = {
+        alphas: dict[str, float | Tensor] = {
             f"layers__{i}__alpha": size / layer.size
             for i, layer in enumerate(given.layers)
             if isinstance(layer.alpha, str)
@@ -738,7 +764,19 @@ class DeepRegression(Problem):
             X = take(self.kernel_data if image is None else image, rows)
             X = X[:, rows] if image is None and given.input_kernel.domain == "gram" else X
             alphas = {"alpha": self._ridge_alpha(composition, X, whole)[0], **alphas}
+        if self.model.last is not None:
+            before = self.model.last.composition.hyperparameter_values()
+            alphas |= {name: before[name] for name in self.free if name in before}
         return composition.replace(alphas).numbers()
+
+    @cached_property
+    def last_images(self) -> list[Tensor] | None:
+        """Those of the samples under the inner layers of the last fit, if the search goes on from there."""
+        last = self.model.last
+        if last is None or not self.composition.layers:
+            return None
+        last.check(self.composition, self.seen.inputs)
+        return last.images(self.seen.inputs, self.targets.Y)
 
     def _ridge_alpha(self, composition: Composition, X: Data, targets: KnownTargets) -> tuple[float, float]:
         """The largest alpha of nearly the least leave-one-out error of a ridge fit at these points, but a gentle one;
@@ -787,7 +825,7 @@ class DeepRegression(Problem):
         """What is free, chosen by the error on new data; images from which the last fit may start."""
         generator = self._generator()
         if not self.free:
-            return self._chosen(Choice(self.start, self.start.alpha), None, settings, generator)
+            return self._chosen(Choice(self.start, self.start.alpha), self.last_images, settings, generator)
         assert self.criterion
         if (linear := self._linear) is not None:
             alpha, value = system_alpha(linear, criterion=self.criterion)
@@ -842,6 +880,8 @@ class DeepRegression(Problem):
 
     def _explore(self, settings: SearchSettings, generator: torch.Generator) -> tuple[list[Tensor], bool]:
         """Images under inner layers that hardly cost anything: where folds start; and whether this was interrupted."""
+        if self.last_images is not None:
+            return [take(image, self.splits.rows) for image in self.last_images], False
         current = self.start.hyperparameter_values()
         gentle = {
             name: GENTLE * current[name]
@@ -867,7 +907,7 @@ class DeepRegression(Problem):
         if not images or not ("alpha" in self.free or criterion == "loo"):
             return composition, criterion
         alpha, unexplained = self._ridge_alpha(composition, images[-1], targets)
-        if "alpha" in self.free:
+        if "alpha" in self.free and self.last_images is None:
             composition = composition.replace({"alpha": alpha})
         if self.model.criterion == "auto" and unexplained > NOISY and len(targets) >= FEWEST_SAMPLES:
             criterion = "validation"
@@ -880,7 +920,8 @@ class DeepRegression(Problem):
         loss, splits = self.model.loss, self._folds(criterion)
         folds = [self._fold(loss.proxy(), composition, criterion, images, *split) for split in splits]
         search = self._search(composition, loss.proxy(), self.free, folds, settings)
-        search.scan()
+        if self.last_images is None:
+            search.scan()
         choice = _run(search, settings)
         last: list[Tensor] = []
         if (chain := folds[0].problem.chain) is not None:
@@ -1001,9 +1042,10 @@ class DeepRegression(Problem):
             point = problem.Y.new_zeros(0)
             return InnerSolution(problem, point, problem.value(point[None]).item())
         starts = self.starts(problem, settings.n_restarts, generator)
-        if choice.images is not None:
-            warm = flat(problem.chain.project(choice.images))[None]
-            starts = torch.cat([warm, starts])[: max(2, settings.n_restarts)]
+        images = self.last_images if choice.images is None else choice.images
+        if images is not None:
+            warm = flat(problem.chain.project(images))[None]
+            starts = warm if self.last_images is not None else torch.cat([warm, starts])[: max(2, settings.n_restarts)]
         if choice.interrupted:
             return InnerSolution(problem, starts[0], problem.value(starts[:1]).item())
         if not loss.squared and loss.learnable and len(starts) > 1:

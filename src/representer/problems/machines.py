@@ -107,6 +107,8 @@ class Machine:
     is_approximate : bool
     intercept : bool
     criterion : str
+    goes_on : bool
+        Does a search begin where the last one has ended?
     """
 
     layers: str | list[object] | tuple[object, ...]
@@ -117,6 +119,7 @@ class Machine:
     is_approximate: bool = False
     intercept: bool = True
     criterion: str = "auto"
+    goes_on: bool = False
 
     def check_layers(self) -> None:
         """Refuse what is neither "auto" nor a list."""
@@ -136,6 +139,12 @@ class Machine:
         self.check_layers()
         if is_dask(X) or not self.may_stack:
             return None
+        if self.goes_on:
+            raise ValueError(
+                "warm_start=True goes on from the inner layers of the last fit, and here the data decide on layers "
+                f"anew at every fit; got layers={self.layers!r}. Give them, layers=[2] for instance, or "
+                "warm_start=False."
+            )
         stack = stack_of(self.kernel, X)
         if stack is None and self.layers == "auto":
             kernel = as_operator_kernel(self.kernel, None)

@@ -97,8 +97,7 @@ class PredictiveSpread:
         points = Z if self.features is None else self.features(Z)
         variance = self.system.variance(points)
         if self.features is not None:
-            unseen = self.features.kernel._diag(Z) - (points**2).sum(1)
-            variance = variance + unseen.clamp(min=0.0)[:, None]
+            variance = variance + self.features.missed(Z, points).to(variance)[:, None]
         return ((variance.clamp(min=0.0) + self.noise) * self.scale).sqrt()
 
 

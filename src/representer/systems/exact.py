@@ -660,9 +660,12 @@ class Slopes:
     def variance(self, X: Tensor) -> Tensor:
         """The variance (m,) of f + b at new points."""
         points = (X if self.middle is None else X - self.middle) @ self.right
-        filters = self.scale * self.shift / (self.scale * self.values**2 + self.shift)
+        # The squares of large values may be out of range where their ratio is not.
+        points = points * (
+            (self.scale * self.shift).sqrt() / torch.hypot(self.scale.sqrt() * self.values, self.shift.sqrt())
+        )
         own = 0.0 if self.middle is None else self.shift / self.root.square().sum()
-        return points.square() @ filters + own
+        return points.square().sum(-1) + own
 
 
 def weighted_mean(values: Tensor, root: Tensor) -> Tensor:

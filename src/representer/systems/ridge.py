@@ -546,7 +546,7 @@ class ExactSystem(FittedSystem):
         """The features of prepared inputs, and what they miss of K(x, x) (m, p): what no landmark sees is uncertain."""
         assert self.features is not None
         features = self.features.map(inputs)
-        missed = (self.features.map.kernel._diag(inputs) - (features**2).sum(1)).clamp(min=0.0)
+        missed = self.features.map.missed(inputs, features).to(features)
         return features, missed[:, None] * self.operator.as_matrix(self._training.Y.shape[1], features).diagonal()
 
     def left_out_at(self, X: Data) -> tuple[Tensor, Tensor]:
@@ -773,7 +773,7 @@ class SummedSystem(FeatureSystem):
         def variances(rows: slice) -> Tensor:
             block = inputs[rows]
             phi = features(block)
-            missed = (features.kernel._diag(block).double() - phi.double().square().sum(1)).clamp(min=0.0)
+            missed = features.missed(block, phi)
             seen = phi if frame is None else frame(phi)
             return self.ridge.variance(seen, self.alpha) + missed[:, None] * own
 
