@@ -80,6 +80,8 @@ class Approximation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Value, Ba
     needs: ClassVar[FeatureKind | None] = None  # the explicit features that a kernel must have
     kernel: Any
     random_state: Any = None
+    any_kernel: ClassVar[bool] = False  # are there features of every kernel?
+    moves: ClassVar[bool] = False  # are the features a function of the kernel, for what was drawn?
 
     # -- a transformer ------------------------------------------------------------------------------------------------
     def fit(self, X: Data, y: Data = None) -> Self:
@@ -170,6 +172,18 @@ class Approximation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Value, Ba
     def sized(self, n: int) -> Approximation:
         """The approximation for n samples, in which no number depends on n any more."""
         return self
+
+    def capped(self, n: int) -> Approximation:
+        """The approximation for n samples, with no more landmarks than these where more were asked for."""
+        return self
+
+    def check(self, kernel: Kernel, n: int) -> None:
+        """Refuse a kernel that has no such features, as far as it can be said before, and sizes that n cannot have."""
+        self.size(n)
+
+    def moved(self, kernel: Kernel, X: Data, seed: int) -> Callable[[Kernel, Data], Tensor] | None:
+        """The features as a function of the kernel and of data, for what was drawn once; None unless they move."""
+        return None
 
     @abstractmethod
     def rows(self, n: int, seed: int) -> np.ndarray:

@@ -687,7 +687,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         if not problem.inner_is_small and len(seen) > 1:
             folds = [(a.numpy(), b.numpy()) for a, b in problem.splits.folds(None)]
             settings = replace(solution.choice.settings, verbose=0, callback=keep_going)
-            refits = Refits(solution.composition, settings, folds, problem.approximation)
+            refits = Refits(solution.composition, settings, folds, problem.scope.approximation)
         return replace(deep_spread(solution, self.X_fit_, refits), replicated=self._replicated(seen))
 
     def _replicated(self, seen: SeenSamples) -> tuple[np.ndarray, np.ndarray] | None:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.approximation import LandmarkFeatures, Nystroem, landmark_features
+from representer.approximation import Approximation, LandmarkFeatures, landmark_features
 from representer.functions import Composed
 from representer.kernels import Linear
 from representer.linalg import by_rows
@@ -108,7 +108,7 @@ class Refits:
     composition: Composition
     settings: SearchSettings
     folds: list[tuple[np.ndarray, np.ndarray]]
-    approximation: Nystroem | None
+    approximation: Approximation | None
 
 
 @dataclass(frozen=True)

@@ -258,9 +258,22 @@ class Samples(ABC):
     def groups(self) -> np.ndarray | None:
         """The number of each sample's group, (n,); None where every sample is a group of its own."""
 
+    @property
+    def held(self) -> Block | None:
+        """All samples as one block, where they are in memory; None where they are not."""
+        return None
+
     @abstractmethod
     def rows(self, index: np.ndarray) -> Block:
         """The samples with these numbers, which are in order, in memory."""
+
+    def weighty(self) -> np.ndarray:
+        """The numbers of the samples of positive weight."""
+        return np.arange(self.n)
+
+    def positive_part(self, *, pairwise: bool) -> Samples:
+        """The samples of positive weight; those of weight zero are none. ``pairwise``: X is their Gram matrix."""
+        return self
 
     def prepared(self, kernel: object) -> Samples:
         """The samples as a kernel takes them; blocks of numbers are read as all kernels of vectors take them."""
@@ -312,9 +325,24 @@ class InMemory(Samples):
         """The number of each sample's group, (n,); None where every sample is a group of its own."""
         return None if self.samples.groups is None else self.samples.groups.cpu().numpy()
 
+    @property
+    def held(self) -> Block:
+        """All samples."""
+        return self.samples
+
     def rows(self, index: np.ndarray) -> Block:
         """The samples with these numbers; if they are all, nothing is copied."""
         return self.samples if len(index) == self.n else self.samples.rows(index)
+
+    def weighty(self) -> np.ndarray:
+        """The numbers of the samples of positive weight."""
+        w = self.samples.weights
+        return np.arange(self.n) if w is None else np.flatnonzero(plain(w > 0).reshape(self.n, -1).any(1))
+
+    def positive_part(self, *, pairwise: bool) -> InMemory:
+        """The samples of positive weight; those of weight zero are none. ``pairwise``: X is their Gram matrix."""
+        part = self.samples.positive_part(pairwise=pairwise)
+        return self if part is self.samples else InMemory(part)
 
     def prepared(self, kernel: object) -> InMemory:
         """The samples as a kernel takes them."""
