@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -13,7 +14,7 @@ from torch import Tensor
 from representer.approximation import Approximation, Landmarks, Nystroem, input_output_pair
 from representer.functions import ConditionalEmbedding, Embedding
 from representer.functions.conditional import best_bandwidth, proper
-from representer.kernels import Kernel, is_bounded
+from representer.kernels import Gaussian, Kernel, Laplacian, is_bounded
 from representer.linalg import note_residual
 from representer.objectives import HeldOut, LeaveOneOut
 from representer.objectives.squared import SquaredLoss
@@ -26,6 +27,7 @@ from representer.problems.embedding import (
     held_out_rows,
     require_memory,
 )
+from representer.problems.stack import least_error
 from representer.samples import Block, Data, Samples, evenly_spaced, take
 from representer.samples import rows as limits
 from representer.systems.conditional import (
@@ -39,6 +41,9 @@ from representer.systems.support import faded
 
 # Beyond it, hyperparameters of an exact fit are learned on a random subset.
 LARGEST_BATCH = 1500
+# The kernels of targets on a line that are compared, in median distances: the loss of a wide Laplacian one is CRPS,
+# that of a narrow Gaussian one looks at densities.
+WIDE, NARROW = 8.0, 0.25
 
 
 @dataclass(frozen=True)
@@ -83,11 +88,12 @@ class ConditionalModel:
 
 @dataclass(frozen=True)
 class ConditionalSolution:
-    """The fitted embedding, its system, and alpha with the criterion there."""
+    """The fitted embedding, its system, the criterion at its alpha, and log densities of targets that were left out."""
 
     function: ConditionalEmbedding
     system: WeightSystem | CellSystem
     value: float | None
+    log_densities: Tensor | None = None
 
 
 class ConditionalProblem(Problem):
@@ -249,6 +255,12 @@ class ConditionalProblem(Problem):
             return settled(model, system, choice.value)
 
     # -- refits -------------------------------------------------------------------------------------------------------
+    def with_output_kernel(self, kernel: Kernel) -> ConditionalProblem:
+        """The same problem with another kernel of its targets."""
+        model, targets = replace(self.model, output_kernel=kernel), replace(self.targets, kernel=kernel)
+        options = {"flat": self.flat, "seed": self.seed, "inputs": self.inputs}
+        return ConditionalProblem(self.samples, targets, model, self.representation, **options)
+
     def with_samples(self, samples: Samples, inputs: Data, rows: np.ndarray) -> ConditionalProblem:
         """The same problem for samples that are these rows of its own, with their targets."""
         options = {"flat": self.flat, "seed": self.seed, "inputs": inputs}
@@ -273,15 +285,18 @@ def settled(
         note_residual("the equations of the fit", system.residual)
         return ConditionalSolution(system.function(), system.at_rest(), value)
     note_residual("the equations of the fit", system.residual)
-    function = system.function()
+    function, log_densities = system.function(), None
     if len(system.weights.anchors) <= limits.HELD_ROWS // 2 and model.criterion is not None:
-        function = by_left_out(function, system)
-    return ConditionalSolution(function, system, value)
+        function, log_densities = by_left_out(function, system)
+    return ConditionalSolution(function, system, value, log_densities)
 
 
-def by_left_out(function: ConditionalEmbedding, system: WeightSystem) -> ConditionalEmbedding:
-    """The embedding with what left-out samples decide: where it fades far from all samples, and the bandwidth."""
-    weights = system.weights
+def by_left_out(function: ConditionalEmbedding, system: WeightSystem) -> tuple[ConditionalEmbedding, Tensor | None]:
+    """The embedding with what left-out samples decide: where it fades far from all samples, and the bandwidth.
+
+    The second value has the log densities of left-out samples with that bandwidth.
+    """
+    weights, log_densities = system.weights, None
     if weights.intercept and weights.kernel.domain != "gram" and is_bounded(weights.kernel):
         function = replace(function, weights=faded(weights, system.groups))
     if function.kernel.domain == "vectors" and function.vectors("density").shape[1] == 1:
@@ -289,7 +304,50 @@ def by_left_out(function: ConditionalEmbedding, system: WeightSystem) -> Conditi
         rows = np.arange(len(left_out)) if w is None else np.flatnonzero(w > 0)
         some = torch.from_numpy(rows[evenly_spaced(len(rows), limits.MIDDLE_ROWS)])
         shares = None if w is None else torch.from_numpy(w / w.sum()).to(left_out)
-        width = best_bandwidth(proper(left_out[some], shares), function.vectors("density"), some)
+        width, log_densities = best_bandwidth(proper(left_out[some], shares), function.vectors("density"), some)
         function = replace(function, bandwidth=width)
     system.forget_inverse()
-    return function
+    return function, log_densities
+
+
+# -- kernels of targets -----------------------------------------------------------------------------------------------
+def best_solution(
+    problems: Sequence[ConditionalProblem], settings: EmbeddingSettings, *, learned: bool
+) -> tuple[ConditionalProblem, Choice, ConditionalSolution]:
+    """Of problems that differ in the kernel of inputs, the one of least criterion, with its choice and its solution.
+
+    ``learned`` says that the kernel of targets on a line is chosen, too: each of several is searched with, and a later
+    one is taken where its solution has more log density for left-out samples, beyond doubt.
+    """
+    kernels = line_kernels(problems[0]) if learned else []
+    candidates = [[problem.with_output_kernel(kernel) for problem in problems] for kernel in kernels] or [[*problems]]
+    best: tuple[ConditionalProblem, Choice, ConditionalSolution] | None = None
+    for candidate in candidates:
+        problem, choice = least_error(candidate, settings)
+        solution = problem.solve(choice)
+        if best is None or _is_likelier(solution.log_densities, best[2].log_densities):
+            best = problem, choice, solution
+        if choice.interrupted:
+            break
+    assert best is not None
+    return best
+
+
+def _is_likelier(log_densities: Tensor | None, others: Tensor | None) -> bool:
+    """Is the mean of the first the larger one, by two standard errors of the difference?"""
+    if log_densities is None or others is None:
+        return False
+    gains = log_densities - others
+    return bool(gains.mean() > 2.0 * gains.std(correction=0) / len(gains) ** 0.5)
+
+
+def line_kernels(problem: ConditionalProblem) -> list[Kernel]:
+    """The kernels of its targets that are compared: none where targets are not on a line, or nothing is left out."""
+    if problem.pair is not None or problem.model.criterion is None or problem.targets.kernel.domain != "vectors":
+        return []
+    embedding = problem.embedding
+    if embedding.vectors("output_kernel").shape[1] != 1 or not isinstance(embedding.kernel, Gaussian):
+        return []
+    median = float(embedding.kernel.hyperparameter_values()["lengthscale"])
+    wide: list[Kernel] = [Laplacian(WIDE * median)]
+    return wide if problem.samples.n > limits.HELD_ROWS // 2 else [*wide, Gaussian(NARROW * median)]
