@@ -59,6 +59,10 @@ class FeatureMap(ABC):
         """Σ_i φ(x_i) v_iᵀ from Σ_i columns(x_i) v_iᵀ."""
         return sums
 
+    def missed(self, X: Data, phi: Tensor) -> Tensor:
+        """What the features φ of prepared inputs leave of k(x, x), (n,) and never negative."""
+        return (self.kernel._diag(X).double() - phi.double().square().sum(1)).clamp(min=0.0)
+
 
 # What a fitted transformer shows of the one that it holds.
 FITTED = ("kernel_", "approximation_error_", "landmarks_", "n_features_in_", "feature_names_in_", "_n_features_out")
@@ -74,6 +78,8 @@ class Approximation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Value, Ba
     default_kernel: ClassVar[str] = "rbf"
     kernel: Any
     random_state: Any = None
+    any_kernel: ClassVar[bool] = False  # are there features of every kernel?
+    moves: ClassVar[bool] = False  # are the features a function of the kernel, for what was drawn?
 
     # -- a transformer ------------------------------------------------------------------------------------------------
     def fit(self, X: Data, y: Data = None) -> Self:
@@ -164,6 +170,18 @@ class Approximation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Value, Ba
     def sized(self, n: int) -> Approximation:
         """The approximation for n samples, in which no number depends on n any more."""
         return self
+
+    def capped(self, n: int) -> Approximation:
+        """The approximation for n samples, with no more landmarks than these where more were asked for."""
+        return self
+
+    def check(self, kernel: Kernel, n: int) -> None:
+        """Refuse a kernel that has no such features, as far as it can be said before, and sizes that n cannot have."""
+        self.size(n)
+
+    def moved(self, kernel: Kernel, X: Data, seed: int) -> Callable[[Kernel, Data], Tensor] | None:
+        """The features as a function of the kernel and of data, for what was drawn once; None unless they move."""
+        return None
 
     @abstractmethod
     def rows(self, n: int, seed: int) -> np.ndarray:

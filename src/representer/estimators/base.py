@@ -5,28 +5,23 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-import math
 import os
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from types import FunctionType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.utils.validation import check_is_fitted
-from threadpoolctl import ThreadpoolController
 
-from representer.estimators.intervals import FoldFits
-from representer.estimators.reports import make_report
 from representer.estimators.validation import (
     ARGUMENTS,
     DTYPES,
@@ -52,17 +47,17 @@ from representer.inspection.explanation import (
     points_of,
     representation_of,
 )
-from representer.inspection.intervals import check_coverage
+from representer.inspection.intervals import FoldFits, check_coverage
 from representer.inspection.relevance import total_effects
-from representer.inspection.report import Report
+from representer.inspection.report import Report, make_report
 from representer.inspection.rounding import lost_digits
 from representer.inspection.sensitivity import gradients, removal_effects
 from representer.kernels import NAMES, Kernel, Stack, as_kernel, is_frame
-from representer.linalg import RoundingNotes, noted_rounding, row_blocks
+from representer.linalg import RoundingNotes, noted_rounding, row_blocks, threads_for
 from representer.notices import NumericalWarning, warn
 from representer.operators import OperatorKernel, Representation, takes_gaps, takes_sparse
 from representer.optimize import Deadline, HistoryEntry
-from representer.persistence import FitRecord, fingerprint, lightened, model_card, schema, write_model
+from representer.persistence import FitRecord, lightened, model_card, write_model
 from representer.samples import (
     Data,
     HeldSamples,
@@ -72,6 +67,7 @@ from representer.samples import (
     as_records,
     is_dask,
     map_rows,
+    n_passed,
     plain,
     refuse_frames,
 )
@@ -79,34 +75,8 @@ from representer.systems import StackedSystem
 from representer.systems.support import Support
 from representer.values import Value, unchanged_by_errors
 
-# Torch, NumPy and SciPy have threads of their own. Threads without work spin for a while and keep those of the other
-# library from a processor, and each operation waits for its latest thread.
-FEW_ROWS = 512  # up to so many samples all operations are short, and a fit runs on one thread
-FACTORED_ROWS = 4000  # up to so many SciPy's factorisations and products are most of the work: torch has one thread
-
 # Samples that have less support than this share of the training samples, each left out, are unlike them.
 OUTLYING_SHARE = 0.05
-
-_limited = threading.Lock()  # the limit is the process's: the thread that has set it lifts it
-
-
-@cache
-def _pools() -> ThreadpoolController:
-    return ThreadpoolController()
-
-
-@contextmanager
-def threads_for(n_rows: float) -> Iterator[None]:
-    """Limit the threads of a fit: one for few rows, one of torch's for more of them, the user's settings beyond."""
-    if n_rows > FACTORED_ROWS or not _limited.acquire(blocking=False):
-        yield
-        return
-    try:
-        pools = _pools() if n_rows <= FEW_ROWS else _pools().select(user_api="openmp")
-        with pools.limit(limits=1):
-            yield
-    finally:
-        _limited.release()
 
 
 def fitting(fit: Callable[..., Any]) -> Callable[..., Any]:
@@ -126,11 +96,11 @@ def fitting(fit: Callable[..., Any]) -> Callable[..., Any]:
         others = {name: value for name, value in passed.items() if name not in ("self", "X", "y")}
         context.call_on_fit_task_begin(estimator=learner, X=X, y=y, metadata=others)
         began, ticks = datetime.now(UTC), time.perf_counter()
-        with threads_for(_size(X)), noted_rounding() as notes:
+        with threads_for(n_passed(X)), noted_rounding() as notes:
             result = fit(learner, *args, **kwargs)
             learner._report_rounding(X, notes)
         seconds = time.perf_counter() - ticks
-        learner._record = _fit_record(learner, X, y, began, seconds, more=fit.__name__ == "partial_fit")
+        learner._keep_record(X, y, began, seconds, more=fit.__name__ == "partial_fit")
         context.call_on_fit_task_end(estimator=learner)
         return result
 
@@ -165,29 +135,6 @@ def answering(method: Callable[..., Any]) -> Callable[..., Any]:
         return method(model, *args, **kwargs)
 
     return of_one_model
-
-
-def _fit_record(learner: Any, X: Data, y: Data, began: datetime, seconds: float, *, more: bool) -> FitRecord:
-    """What is known of a fit, or of all batches up to this one."""
-    size = _size(X)
-    n = None if math.isinf(size) else int(size)
-    marks = {"X": fingerprint(X), "y": fingerprint(y)}
-    before = getattr(learner, "_record", None) if more else None
-    if before is None:
-        return FitRecord(began.isoformat(timespec="seconds"), seconds, n, schema(X), marks)
-    total = None if n is None or before.n_samples is None else n + before.n_samples
-    marks = {name: fingerprint([before.fingerprints.get(name), mark]) for name, mark in marks.items()}
-    return FitRecord(before.began, before.seconds + seconds, total, before.inputs, marks, before.batches + 1)
-
-
-def _size(X: Data) -> float:
-    """How many samples a user passed; infinitely many where that is not known yet, as on Dask."""
-    if is_dask(X):
-        return math.inf
-    try:
-        return X.shape[0] if hasattr(X, "shape") else len(X)
-    except (TypeError, IndexError):
-        return math.inf
 
 
 class KernelLearner(CallbackSupportMixin, BaseEstimator):
@@ -424,11 +371,12 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         return check_inputs(self, X, kernel, reset=False)
 
     def _keep_columns(self, X: Data) -> None:
-        """Remember the columns of a Dask collection, as scikit-learn does those of arrays and frames."""
-        self.n_features_in_ = X.shape[1]
+        """Remember the columns of a Dask collection or of records, as scikit-learn does those of arrays and frames."""
+        names = None if not hasattr(X, "columns") else list(X.columns)
+        self.n_features_in_ = X.shape[1] if names is None else len(names)
         self.__dict__.pop("feature_names_in_", None)
-        if hasattr(X, "columns") and all(isinstance(name, str) for name in X.columns):
-            self.feature_names_in_ = np.asarray(X.columns, dtype=object)
+        if names is not None and all(isinstance(name, str) for name in names):
+            self.feature_names_in_ = np.array(names, dtype=object)
 
     def _report_rounding(self, X: Data, notes: RoundingNotes) -> None:
         """Warn, once a fit, where its answers may have fewer digits than usual."""
@@ -439,6 +387,12 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         reason = lost_digits(function, X, notes, self.dtype, learned=learned, size=size)
         if reason is not None:
             warn(reason, NumericalWarning)
+
+    def _keep_record(self, X: Data, y: Data, began: datetime, seconds: float, *, more: bool) -> None:
+        """Keep what is known of a fit, or of all batches up to this one."""
+        record = FitRecord.of(X, y, began, seconds)
+        before: FitRecord | None = getattr(self, "_record", None) if more else None
+        self._record = record if before is None else before.joined(record)
 
     def _keep_attributes(self, attributes: dict[str, Any]) -> None:
         """Keep what a fit has found, by name."""
@@ -518,9 +472,9 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         return {name: value for name, value in attributes.items() if isinstance(value, HeldSamples)}
 
     # -- fits without folds -------------------------------------------------------------------------------------------
-    def _fold_fits(self) -> FoldFits:
+    def _fold_fits(self) -> FoldFits[Any]:
         """Fits without each of five folds, which repeat the search; the first call makes them."""
-        fits: FoldFits | None = self.__dict__.get("_cached_folds")
+        fits: FoldFits[Any] | None = self.__dict__.get("_cached_folds")
         if fits is None:
             samples = self._training_samples
             if samples is None:
@@ -528,8 +482,21 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
                     "Fits without some of the samples need all of them with their targets, and a fit by batches, on "
                     "Dask or to more samples than inner layers see does not keep them. Fit to fewer ones in memory."
                 )
-            fits = self.__dict__["_cached_folds"] = FoldFits.of(self, samples, seed_of(self.random_state))
+            seed = seed_of(self.random_state)
+            fits = self.__dict__["_cached_folds"] = FoldFits.of(partial(self._refitted, seed), samples, seed)
         return fits
+
+    def _refitted(self, seed: int, samples: TrainingSamples) -> Self:
+        """The same fit to other samples, without a word: warnings were those of the whole fit."""
+        # The weights of samples are those of their classes, too.
+        fixed = {"random_state": seed, "verbose": 0, "class_weight": None}
+        bare = clone(self)
+        bare.set_params(**{name: value for name, value in fixed.items() if name in bare.get_params(deep=False)})
+        options = {name: values for name, values in samples.options.items() if values is not None}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            fitted: Self = bare.fit(samples.X, samples.y, **options)
+        return fitted
 
     def _check_question(self, X: Data, coverage: Any) -> None:
         """Refuse to answer with intervals or sets before a fit, for no coverage, or on Dask."""

@@ -9,12 +9,12 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
+from sklearn.base import clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from representer.approximation import input_output_pair
 from representer.estimators.base import KernelLearner, fitting
-from representer.estimators.intervals import fold_intervals
 from representer.estimators.validation import (
     Check,
     check_alpha,
@@ -33,6 +33,7 @@ from representer.estimators.validation import (
 )
 from representer.functions import ConditionalEmbedding, Embedding, FeatureFunction, Function
 from representer.functions.embedding import as_values, own_copy
+from representer.inspection.intervals import fold_intervals
 from representer.kernels import Gaussian, Kernel, as_kernel, is_several
 from representer.operators import original, replicates
 from representer.optimize import HistoryEntry, keep_going
@@ -494,6 +495,40 @@ class ConditionalMeanEmbedding(KernelLearner):
             and expectations.
         """
         return self.function_.embedding(self._inputs(X))
+
+    def posterior(self, prior: Data, prior_weight: Any = None) -> ConditionalMeanEmbedding:
+        """Bayes' rule: the distribution of X given Y = y where X is distributed as another sample says.
+
+        The model says what Y is given X. Its weights, averaged over the prior sample, make the training pairs a sample
+        of the joint distribution under that prior (the kernel sum rule); negative ones are clipped, and X is regressed
+        on Y with them as sample weights (Fukumizu et al., 2013; Xu et al., 2022). Where the prior has mass but no
+        training sample lies, the answer is that of the nearest training samples.
+
+        Parameters
+        ----------
+        prior : array-like of shape (n_prior, n_features), or a sequence of what the kernel takes
+            A sample of X.
+        prior_weight : array-like of shape (n_prior,), default=None
+            Weights of its members, not negative; None: all equal.
+
+        Returns
+        -------
+        model : ConditionalMeanEmbedding
+            Fitted; its inputs are values of Y and its distributions are those of X. The kernels change places and keep
+            their numbers; alpha is chosen anew unless it is a number.
+        """
+        check_is_fitted(self)
+        if self.X_fit_ is None or self.Y_fit_ is None or "gram" in (self.kernel_.domain, self.output_kernel_.domain):
+            raise ValueError(
+                "posterior needs the training pairs themselves, which precomputed kernels, batches and Dask do not "
+                "leave behind. Fit with kernels that can be evaluated, at once and in memory."
+            )
+        weights = self.weights(prior)
+        shares = check_weights(prior_weight, prior)
+        mean = weights.mean(0) if shares is None else shares @ weights / shares.sum()
+        joint = np.maximum(mean, 0.0)
+        reversed_model = clone(self).set_params(kernel=self.output_kernel_, output_kernel=self.kernel_)
+        return reversed_model.fit(self.Y_fit_, self.X_fit_, sample_weight=joint * (len(joint) / joint.sum()))
 
     def expect(self, g: Any, X: Data, samples: Any = None) -> np.ndarray:
         """E[g(Y) | X = x].

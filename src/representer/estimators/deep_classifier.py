@@ -32,7 +32,6 @@ from representer.estimators.deep_regressor import (
     settings_of,
     stack_attributes,
 )
-from representer.estimators.intervals import class_sets
 from representer.estimators.validation import (
     Check,
     check_left_out,
@@ -42,6 +41,7 @@ from representer.estimators.validation import (
     require_targets,
 )
 from representer.functions import Composed, Stacked
+from representer.inspection.intervals import class_sets
 from representer.inspection.suspects import class_misfits
 from representer.kernels import Stack
 from representer.notices import warn
@@ -142,6 +142,9 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         Where to compute, as in ``torch.device``.
     dtype : {"float64", "float32"}, default="float64"
         Precision of the computation.
+    warm_start : bool, default=False
+        Does the next ``fit`` go on from what the last one has found, hyperparameters and inner layers, instead of
+        beginning anew with all restarts? It is for ``layers`` that are given.
 
     Attributes
     ----------
@@ -249,6 +252,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         verbose: int = 0,
         device: str | None = None,
         dtype: str = "float64",
+        warm_start: bool = False,
     ):
         self.layers = layers
         self.kernel = kernel
@@ -269,6 +273,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         self.verbose = verbose
         self.device = device
         self.dtype = dtype
+        self.warm_start = warm_start
 
     def __sklearn_tags__(self) -> Any:
         return deep_tags(super().__sklearn_tags__(), self)

@@ -118,6 +118,8 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         Precision of the computations; in single precision the search ends at a residual of 1e-5 to 5e-4.
     device : str, default=None
         Where to compute, as in ``torch.device``.
+    warm_start : bool, default=False
+        Does the next ``fit`` start from the hidden features that the last one has found, instead of ``init``?
 
     Attributes
     ----------
@@ -198,6 +200,7 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         verbose: int = 0,
         dtype: str = "float64",
         device: str | None = None,
+        warm_start: bool = False,
     ):
         self.n_components = n_components
         self.kernel = kernel
@@ -216,6 +219,7 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         self.verbose = verbose
         self.dtype = dtype
         self.device = device
+        self.warm_start = warm_start
 
     # -- arguments ----------------------------------------------------------------------------------------------------
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -325,7 +329,8 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
             callback=self._iteration_callback(),
             deadline=self._deadline,
         )
-        return LevelSearch(self.solver, settings, self.init, self.learning_rate)
+        last = self.function_ if self.warm_start and hasattr(self, "function_") else self.init
+        return LevelSearch(self.solver, settings, last, self.learning_rate)
 
     def _keep(self, problem: LevelsProblem, choice: LevelSolution, function: Levels) -> None:
         """Keep what was found, and warn of what it is not."""

@@ -16,7 +16,6 @@ from torch import Tensor
 
 from representer.approximation import Nystroem
 from representer.estimators.base import KernelLearner, fitting
-from representer.estimators.intervals import alone, fold_intervals, with_deviation
 from representer.estimators.validation import (
     DTYPES,
     POSITIVE_OR_AUTO,
@@ -38,6 +37,7 @@ from representer.estimators.validation import (
     warn_unconverged,
 )
 from representer.functions import Composed, Layer, Stacked
+from representer.inspection.intervals import alone, fold_intervals, with_deviation
 from representer.inspection.suspects import left_out_misfits, relative_errors
 from representer.kernels import Kernel, Matern, Polynomial, Stack, as_kernel
 from representer.linalg import factorize
@@ -60,7 +60,7 @@ from representer.problems.composition import (
     interpolation_loss,
     squared_loss,
 )
-from representer.problems.deep import DeepModel, DeepRegression, DeepSolution, SeenSamples, Splits
+from representer.problems.deep import DeepModel, DeepRegression, DeepSolution, LastSolution, SeenSamples, Splits
 from representer.problems.depth import LARGEST_LAYER, DepthProblem, LightRegression, accepted_composition, deepened
 from representer.problems.ridge import RidgeModel, RidgeProblem
 from representer.problems.spread import DeepSpread, Refits
@@ -182,6 +182,11 @@ def kernels_to_stack(learner: Any, X: Data) -> Stack | None:
     check_layers(learner.layers)
     if is_dask(X) or not may_stack(learner):
         return None
+    if learner.warm_start:
+        raise ValueError(
+            "warm_start=True goes on from the inner layers of the last fit, and here the data decide on layers anew at "
+            f"every fit; got layers={learner.layers!r}. Give them, layers=[2] for instance, or warm_start=False."
+        )
     stack = stack_of(learner.kernel, X, None)
     if stack is None and learner.layers == "auto":
         kernel = as_operator_kernel(learner.kernel, None)
@@ -274,6 +279,14 @@ def settings_of(learner: Any, seed: int) -> SearchSettings:
     )
 
 
+def last_solution(learner: Any, unit: float = 1.0) -> LastSolution | None:
+    """What the last fit of a learner has found, where the next one is to go on from it; targets are in a unit."""
+    if not learner.warm_start or not isinstance(getattr(learner, "function_", None), Composed):
+        return None
+    layers, outer = [checked_layer(layer) for layer in learner.layers_], as_operator_kernel(learner.kernel_, None)
+    return LastSolution(in_target_units(Composition(layers, outer, learner.alpha_), unit), learner.function_)
+
+
 def deep_regression(
     learner: Any,
     composition: Composition,
@@ -290,7 +303,15 @@ def deep_regression(
         composition = without_search(composition, learner.loss)
     seed = seed_of(learner.random_state)
     rule = FoldRule(learner.cv, seed, labels)
-    model = DeepModel(composition, loss, rule, learner.criterion, learner.approximation, learner.memory_limit)
+    model = DeepModel(
+        composition,
+        loss,
+        rule,
+        learner.criterion,
+        learner.approximation,
+        learner.memory_limit,
+        last=last_solution(learner, getattr(learner, "_unit", 1.0)),
+    )
     representation = learner._representation(sparse=isinstance(inputs, SparseRows))
     return DeepRegression(samples, model, representation, seed=seed, inputs=inputs)
 
@@ -573,6 +594,9 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         Where to compute, as in ``torch.device``.
     dtype : {"float64", "float32"}, default="float64"
         Precision of the computation.
+    warm_start : bool, default=False
+        Does the next ``fit`` go on from what the last one has found, hyperparameters and inner layers, instead of
+        beginning anew with all restarts? It is for ``layers`` that are given.
 
     Attributes
     ----------
@@ -682,6 +706,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         verbose: int = 0,
         device: str | None = None,
         dtype: str = "float64",
+        warm_start: bool = False,
     ):
         self.layers = layers
         self.kernel = kernel
@@ -704,6 +729,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         self.verbose = verbose
         self.device = device
         self.dtype = dtype
+        self.warm_start = warm_start
 
     def __sklearn_tags__(self) -> Any:
         return deep_tags(super().__sklearn_tags__(), self)
@@ -829,7 +855,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         if not problem.inner_is_small and len(seen) > 1:
             folds = [(a.numpy(), b.numpy()) for a, b in problem.splits.folds(None)]
             settings = replace(solution.choice.settings, verbose=0, callback=keep_going)
-            refits = Refits(solution.composition, settings, folds, problem.approximation)
+            refits = Refits(solution.composition, settings, folds, problem.scope.approximation)
         return replace(deep_spread(solution, self.X_fit_, refits), replicated=self._replicated(seen))
 
     def _replicated(self, seen: SeenSamples) -> tuple[np.ndarray, np.ndarray] | None:

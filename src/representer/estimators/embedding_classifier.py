@@ -16,7 +16,6 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from representer.approximation import Approximation
 from representer.estimators.base import KernelLearner, fitting
-from representer.estimators.intervals import class_sets
 from representer.estimators.validation import (
     Check,
     check_alpha,
@@ -35,6 +34,7 @@ from representer.estimators.validation import (
     warn_unconverged,
 )
 from representer.functions import Expansion, FeatureFunction, Stacked
+from representer.inspection.intervals import class_sets
 from representer.inspection.suspects import class_misfits
 from representer.kernels import Gaussian, Kernel, Stack, as_kernel, is_bounded
 from representer.operators import Representation, original, replicates
@@ -89,8 +89,9 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
     criterion : {"loo", "rademacher", "erm", "validation"} or None, default="loo"
         ``"loo"``: the cross entropy of calibrated leave-one-out predictions, in closed form; ``"rademacher"``: that of
         the training samples + complexity_weight · r, equation (12); ``"erm"``: without r; ``"validation"``: that of
-        samples held out, equation (13). None: nothing is learned, words are heuristics (``"rbf"`` is then the median
-        heuristic) and ``alpha="auto"`` is the mean k(x, x) over n.
+        samples held out, by the calibrated probabilities, or with ``calibration=None`` as equation (13) has it, by
+        clipped estimates and with ``complexity_weight`` as τ. None: nothing is learned, words are heuristics
+        (``"rbf"`` is then the median heuristic) and ``alpha="auto"`` is the mean k(x, x) over n.
     alpha : float or "auto", default="auto"
         The weight of ‖f‖² beside the mean loss, λ of the paper; n·alpha is that of scikit-learn's ``KernelRidge``.
     complexity_weight : float or "auto", default="auto"
@@ -136,7 +137,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
     tol : float, default=1e-5
         The search ends when the criterion falls by less than this share.
     clip : float, default=1e-15
-        Where the cross entropy of ``"rademacher"`` and ``"erm"`` is clipped, equation (7); below 1/e.
+        Where the cross entropy of training samples, and of (13), is clipped, equation (7); below 1/e.
     random_state : int, RandomState instance or None, default=None
         Seed of batches, restarts, landmarks and frequencies.
     verbose : int, default=0

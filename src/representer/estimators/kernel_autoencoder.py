@@ -24,6 +24,7 @@ from representer.estimators.deep_regressor import (
     as_layer,
     checked_layer,
     deep_attributes,
+    last_solution,
     samples_in_memory,
     samples_on_dask,
     settings_of,
@@ -137,6 +138,9 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         Where to compute, as in ``torch.device``.
     dtype : {"float64", "float32"}, default="float64"
         Precision of the computation.
+    warm_start : bool, default=False
+        Does the next ``fit`` go on from what the last one has found, hyperparameters and inner layers, instead of
+        beginning anew with all restarts?
 
     Attributes
     ----------
@@ -252,6 +256,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         verbose: int = 0,
         device: str | None = None,
         dtype: str = "float64",
+        warm_start: bool = False,
     ):
         self.n_components = n_components
         self.kernel = kernel
@@ -276,6 +281,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         self.verbose = verbose
         self.device = device
         self.dtype = dtype
+        self.warm_start = warm_start
 
     # -- arguments ----------------------------------------------------------------------------------------------------
     def named_kernel(self, name: str) -> Kernel:
@@ -401,6 +407,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
             self.criterion,
             self._approximation(),
             self.memory_limit,
+            last=last_solution(self),
             target=self.target,
             share=self._share,
             supervision=self.supervision,

@@ -151,8 +151,9 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLe
         if is_dask(X):
             self._keep_columns(X)
             return OnDask(X, None, None, dtype=DTYPES[self.dtype]), self._representation()
-        X = check_inputs(self._speaker, X, kernel, reset=True)
-        _copy_columns(self._speaker, self)
+        speaker = self if kernel.domain == "records" else self._speaker  # records keep the names of their columns here
+        X = check_inputs(speaker, X, kernel, reset=True)
+        _copy_columns(speaker, self)
         representation = self._representation(sparse=isinstance(X, SparseRows))
         inputs = representation.inputs(kernel, X)
         return InMemory(Block(inputs, torch.zeros(count(inputs), 0))), representation

@@ -13,13 +13,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from representer.approximation import Approximation, Falkon
 from representer.estimators.base import KernelLearner, fitting
-from representer.estimators.intervals import (
-    LEARNED,
-    alone,
-    fold_intervals,
-    left_out_intervals,
-    with_deviation,
-)
 from representer.estimators.validation import (
     DTYPES,
     Check,
@@ -40,6 +33,13 @@ from representer.estimators.validation import (
     warn_unconverged,
 )
 from representer.functions import Composed, Expansion, FeatureFunction, Stacked
+from representer.inspection.intervals import (
+    LEARNED,
+    alone,
+    fold_intervals,
+    left_out_intervals,
+    with_deviation,
+)
 from representer.inspection.suspects import left_out_misfits
 from representer.kernels import Stack
 from representer.operators import Decomposable, Operator, OperatorKernel, Representation, original, replicates

@@ -15,10 +15,10 @@ from sklearn.utils.validation import check_is_fitted
 from representer.approximation import input_output_pair
 from representer.estimators import validation
 from representer.estimators.base import KernelLearner, fitting
-from representer.estimators.intervals import fold_sets
-from representer.functions import Embedding, EmbeddingFunction, FeatureFunction
+from representer.functions import Embedding, EmbeddingFunction, Expansion, FeatureFunction, function_network
 from representer.functions.embedding import squared_distances
 from representer.inspection.explanation import Explanation
+from representer.inspection.intervals import fold_sets
 from representer.kernels import Kernel, as_kernel, is_several
 from representer.operators import (
     ConditionalCovariance,
@@ -642,6 +642,23 @@ class StructuredPredictor(KernelLearner):
         X, new = self._new_inputs(X, self.kernel_), self._new_outputs(candidates, "candidates")
         return self.function_.answers(lambda g, _: plain(candidate_scores(g, new, diagonal=diagonal)), X)
 
+    def to_torch(self, candidates: Data = None) -> torch.nn.Module:
+        """The scores of candidates as a ``torch.nn.Module`` of vectors; the largest belongs to the prediction.
+
+        Parameters
+        ----------
+        candidates : outputs, default=None
+            What the output kernel takes; None: those of the decoder, or the training outputs, equal ones once.
+
+        Returns
+        -------
+        network : torch.nn.Module
+            X (n_queries, n_features) to what ``score_candidates(X, candidates)`` gives.
+        """
+        check_is_fitted(self)
+        chosen = self._candidates() if candidates is None else candidates
+        return function_network(self._score_function(chosen))
+
     def predict_set(self, X: Data, coverage: float = 0.9, candidates: Data = None) -> np.ndarray:
         """Which candidates cannot be excluded, with a guarantee: CV+ (Romano, Sesia and Candès, 2020).
 
@@ -750,15 +767,18 @@ class StructuredPredictor(KernelLearner):
             Its predictions are the scores of ``score_candidates``, (n_queries, n_candidates).
         """
         check_is_fitted(self)
-        candidates = self.predict(X) if candidates is None else candidates
-        if self.output_kernel_.domain == "gram":
-            raise ValueError(
-                "explain needs l(y, y) of candidates, which a precomputed output kernel does not have. Use an output "
-                "kernel object, such as Callable(lambda i, j: gram[i, j]) with numbers of outputs as y."
-            )
-        function = self.function_.score_function(self._new_outputs(candidates, "candidates"))
+        function = self._score_function(self.predict(X) if candidates is None else candidates)
         explanation = self._explanation(function, X, top, coverage)
         return replace(explanation, support=self.support(X)) if support else explanation
+
+    def _score_function(self, candidates: Data) -> Expansion | FeatureFunction:
+        """The scores of candidates as a function of the inputs."""
+        if self.output_kernel_.domain == "gram":
+            raise ValueError(
+                "Scores of candidates need their l(y, y), which a precomputed output kernel does not have. Use an "
+                "output kernel object, such as Callable(lambda i, j: gram[i, j]) with numbers of outputs as y."
+            )
+        return self.function_.score_function(self._new_outputs(candidates, "candidates"))
 
     def _has_flat_answers(self) -> bool:
         return False

@@ -201,10 +201,7 @@ def _named_columns(estimator: Any, X: Data, *, reset: bool) -> Records:
         return as_records({name: X[:, j] for j, name in enumerate(names)})
     records = as_records(X)
     if reset:
-        estimator.n_features_in_ = len(records.columns)
-        estimator.__dict__.pop("feature_names_in_", None)
-        if all(isinstance(name, str) for name in records.columns):
-            estimator.feature_names_in_ = np.array(list(records.columns), dtype=object)
+        estimator._keep_columns(records)
     return records
 
 
@@ -769,6 +766,7 @@ ARGUMENTS: dict[str, Check] = {
     "tol": Rule("a positive number", lambda tol: is_real(tol) and tol > 0),
     "validation_fraction": SHARE,
     "verbose": integer(0, truth=True),  # verbose=True is a habit
+    "warm_start": TRUTH,
 }
 
 

@@ -16,7 +16,7 @@ from representer.functions.composed import function_network
 from representer.functions.embedding import OutputFunction, herd_rows
 from representer.functions.features import FeatureFunction
 from representer.kernels import Kernel
-from representer.linalg import row_blocks
+from representer.linalg import power_of_two, row_blocks
 from representer.operators import Adapted, Representation, repaired_gram, silent_repairs
 from representer.samples import Data, plain, take
 
@@ -334,6 +334,8 @@ def proper(weights: Tensor, shares: Tensor | None = None) -> Tensor:
 
 def bandwidths(weights: Tensor, Y: Tensor) -> Tensor:
     """Scott's rule (q, d) for proper weights; not below a share of the marginal standard deviations."""
+    unit = power_of_two(Y.abs().amax(0))  # squares of the targets in it are in range
+    Y = Y / unit
     d, eps, c = Y.shape[1], torch.finfo(Y.dtype).eps, Y.mean(0)
     effective = (1.0 / weights.square().sum(1)).clamp(1.0, len(Y))
     variance = (weights @ (Y - c).square() - (weights @ (Y - c)).square()).clamp(min=0.0)
@@ -341,7 +343,7 @@ def bandwidths(weights: Tensor, Y: Tensor) -> Tensor:
     largest = Y.abs().amax(0)
     # What is constant to half the digits: as narrow as they can show.
     constant = eps**0.5 * torch.where(largest > 0, largest, 1.0)
-    return torch.maximum(scale, torch.maximum(LEAST_BANDWIDTH * Y.std(0, correction=0), constant))
+    return unit * torch.maximum(scale, torch.maximum(LEAST_BANDWIDTH * Y.std(0, correction=0), constant))
 
 
 def densities(weights: Tensor, Y: Tensor, points: Tensor, scale: Tensor, seed: int) -> Tensor:
@@ -461,9 +463,11 @@ def best_bandwidth(weights: Tensor, Y: Tensor, rows: Tensor) -> tuple[float, Ten
     rows : tensor of int (q,)
         The numbers of the left-out samples.
     """
+    unit = power_of_two(Y.abs().max())  # squares of the targets in it are in range
+    Y = Y / unit
     deviation, spread = Y.std(correction=0), Y.max() - Y.min()
     if not bool(deviation > 0):
-        return float(bandwidths(weights[:1], Y)[0, 0]), torch.zeros_like(weights[:, 0])
+        return float(unit * bandwidths(weights[:1], Y)[0, 0]), torch.zeros_like(weights[:, 0])
 
     def scores(h: Tensor) -> Tensor:
         inside = (weights * _normal(Y[rows], Y, h)).sum(1).clamp(min=0.0) / _line_masses(weights, Y, h)
@@ -471,7 +475,7 @@ def best_bandwidth(weights: Tensor, Y: Tensor, rows: Tensor) -> tuple[float, Ten
 
     candidates = [deviation[None] * 2.0 ** (-k / 2.0) for k in range(N_BANDWIDTHS)]
     best, log_densities = max(((h, scores(h)) for h in candidates), key=lambda each: float(each[1].mean()))
-    return float(best), log_densities
+    return float(unit * best), log_densities - math.log(float(unit))
 
 
 def _normal(points: Tensor, Y: Tensor, h: Tensor) -> Tensor:

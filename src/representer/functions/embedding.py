@@ -94,6 +94,15 @@ class Embedding:
         squares = self.squared_norms()[:, None] + other.squared_norms() - 2.0 * self.inner(other)
         return squares.clamp(min=0.0).sqrt()
 
+    def mixture(self, shares: Any = None) -> Embedding:
+        """Σ_a π_a μ_a, one element; shares (q,), None for equal ones: the sum rule, if μ_a are those given x_a."""
+        if shares is None:
+            return Embedding(self.kernel, self.anchors, self.weights.mean(0, keepdim=True))
+        values = torch.as_tensor(np.asarray(shares, dtype=np.float64)).to(self.weights)
+        if values.shape != (len(self),):
+            raise ValueError(f"shares must have one entry for each of the {len(self)} elements; got {values.shape}.")
+        return Embedding(self.kernel, self.anchors, values[None] @ self.weights)
+
     def _fitting(self, other: Embedding) -> Embedding:
         if other.kernel != self.kernel:
             raise ValueError(

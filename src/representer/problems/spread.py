@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.approximation import LandmarkFeatures, Nystroem, landmark_features
+from representer.approximation import Approximation, LandmarkFeatures, landmark_features
 from representer.functions import Composed
 from representer.kernels import Linear
 from representer.linalg import by_rows
@@ -97,8 +97,7 @@ class PredictiveSpread:
         points = Z if self.features is None else self.features(Z)
         variance = self.system.variance(points)
         if self.features is not None:
-            unseen = self.features.kernel._diag(Z) - (points**2).sum(1)
-            variance = variance + unseen.clamp(min=0.0)[:, None]
+            variance = variance + self.features.missed(Z, points).to(variance)[:, None]
         return ((variance.clamp(min=0.0) + self.noise) * self.scale).sqrt()
 
 
@@ -109,7 +108,7 @@ class Refits:
     composition: Composition
     settings: SearchSettings
     folds: list[tuple[np.ndarray, np.ndarray]]
-    approximation: Nystroem | None
+    approximation: Approximation | None
 
 
 @dataclass(frozen=True)
