@@ -219,7 +219,7 @@ class ConditionalProblem(Problem):
                 inputs = inputs.fixed(kernel)
         whole = dict[str, SquaredLoss]()
 
-        def objective(rows: Tensor | None, observer: Any) -> SquaredLoss:
+        def objective(rows: Tensor | None, observer: object) -> SquaredLoss:
             if rows is not None:
                 part = replace(block, X=R, Y=R).rows(rows.cpu().numpy())
                 return model.objective(part.X, part, settings.seed)

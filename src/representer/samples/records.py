@@ -55,7 +55,7 @@ class Records(Sequence[Record]):
     def __getitem__(self, index: int) -> Record: ...
     @overload
     def __getitem__(self, index: slice | list[int] | np.ndarray) -> Records: ...
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: object) -> Any:
         if isinstance(index, slice):
             return Records({name: column[index] for name, column in self.columns.items()})
         if isinstance(index, list | np.ndarray):
@@ -74,7 +74,7 @@ class Records(Sequence[Record]):
         """The same records in lists and arrays of their own."""
         return Records({name: column.copy() for name, column in self.columns.items()})
 
-    def remembered(self, key: Any, compute: Callable[[Records], Any], equal: Callable[[Any, Any], bool]) -> Any:
+    def remembered(self, key: object, compute: Callable[[Records], Any], equal: Callable[[Any, Any], bool]) -> Any:
         """What was computed for an equal key, or is now."""
         for known, result in self._memory:
             if known is key or equal(known, key):
@@ -186,7 +186,7 @@ def _stored(column: Any) -> Column:
     return list(column)
 
 
-def column_of(records: Sequence[Record], name: Any, *, gaps: bool = False) -> Column:
+def column_of(records: Sequence[Record], name: object, *, gaps: bool = False) -> Column:
     """The entries of a column, or an error where they are missing; ``gaps`` allows None and NaN."""
     records = as_records(records)
     column: Any = records.columns.get(name, ())

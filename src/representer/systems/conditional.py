@@ -451,13 +451,13 @@ class TargetSource:
     def __len__(self) -> int:
         return len(self.values)
 
-    def rows(self, index: np.ndarray) -> Any:
+    def rows(self, index: np.ndarray) -> Data:
         """Some of them, here and checked."""
         if is_dask(self.values):
             return self.check(self.values[index].compute())
         return take(self.values, torch.from_numpy(index))
 
-    def prepared(self, values: Any) -> Any:
+    def prepared(self, values: Any) -> Data:
         """As the kernel takes them."""
         numeric = self.kernel.domain == "vectors"
         return self.kernel.prepare(self.representation.tensor(values) if numeric else values)
@@ -479,7 +479,7 @@ class TargetSource:
         values = self.rows(rows)
         return replace(self, values=values[:, rows] if self.kernel.domain == "gram" else values)
 
-    def anchors(self, kernel: Kernel, approximation: Nystroem | Landmarks, seed: int) -> Any:
+    def anchors(self, kernel: Kernel, approximation: Nystroem | Landmarks, seed: int) -> Data:
         """Targets that stand for all, as they were given."""
         if isinstance(approximation, Landmarks):
             return self.check(approximation.points)
@@ -513,7 +513,7 @@ def conditional_system(
     intercept: bool,
     pair: tuple[Approximation, Nystroem | Landmarks] | None,
     inputs: Data = None,
-    memory_limit: Any = None,
+    memory_limit: object = None,
     scale: float | None = None,
     first_alpha: float | None = None,
 ) -> WeightSystem | CellSystem:
