@@ -266,7 +266,7 @@ def _report(
     }
 
 
-def _print_report(console: Console, report: dict[str, Any], suggestion: Any, out: Path) -> None:
+def _print_report(console: Console, report: dict[str, Any], suggestion: object, out: Path) -> None:
     """Print what each column was taken for, the errors for held-out rows, and what mattered."""
     console.print(columns_table(suggestion))
     scores = Table("method", *report["held out"][report["learner"]], title=f"held-out rows, {report['folds']} folds")

@@ -18,13 +18,15 @@ from torch import Tensor
 from representer.approximation import Nystroem
 from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.operator_ridge import OperatorRidge
-from representer.estimators.validation import Check, approximated_by, kernel_domain, seed_of, single_kernel
+from representer.estimators.validation import Check, approximated_by, seed_of
 from representer.functions.levels import Levels
 from representer.inspection import levels as inspection
 from representer.inspection.levels import ApproximationBounds
 from representer.kernels import Gaussian, Kernel
+from representer.kernels.suggest import single_kernel
 from representer.notices import NumericalWarning, warn
 from representer.operators import takes_sparse
+from representer.operators.base import kernel_domain
 from representer.optimize import HistoryEntry, SearchSettings
 from representer.preimage import Network
 from representer.preimage.levels import METHODS, LevelPreimages

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -351,7 +351,7 @@ class Groups:
     members: tuple[Tensor, ...]
 
     @classmethod
-    def of(cls, labels: Any, device: torch.device | str | None = None) -> Groups:
+    def of(cls, labels: object, device: torch.device | str | None = None) -> Groups:
         """The partition of rows by labels (n,), one for each row."""
         _, numbers, sizes = np.unique(np.asarray(labels), return_inverse=True, return_counts=True)
         rows = np.split(np.argsort(numbers, kind="stable"), np.cumsum(sizes)[:-1])

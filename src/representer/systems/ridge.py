@@ -567,7 +567,7 @@ class ExactSystem(FittedSystem):
         means, variances = self._system.left_out_at(features)
         return means, variances + missed[:, None]
 
-    def _inputs(self, X: Data) -> Any:
+    def _inputs(self, X: Data) -> Data:
         """Checked inputs as the system takes them; Gram rows of the samples that have a weight."""
         if self.kernel.domain == "gram" and self._rows is not None:
             X = X[:, self._rows]
@@ -1031,7 +1031,7 @@ def ridge_system(
     approximation: Approximation | None = None,
     explicit: bool = False,
     solver: str | Falkon = "auto",
-    memory_limit: Any = None,
+    memory_limit: object = None,
     inputs: Data = None,
     data: RidgeData | None = None,
     seed: int = 0,

@@ -155,7 +155,9 @@ class Support:
         return cls(parts, None, bounded, None if held is None or drawn else held.X)
 
     @classmethod
-    def _of_stack(cls, stack: Stacked, alphas: Any, samples: HeldSamples | None, held: HeldSamples | None) -> Support:
+    def _of_stack(
+        cls, stack: Stacked, alphas: object, samples: HeldSamples | None, held: HeldSamples | None
+    ) -> Support:
         """The mean of the members' support by their weights; those that are not bounded count where no other does."""
         weights = stack.weights.mean(1).tolist()
         each = np.broadcast_to(np.asarray(alphas, dtype=float), len(weights)).tolist()
