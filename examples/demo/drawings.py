@@ -88,10 +88,10 @@ def decisions(found: Names) -> Picture:
     axes[1].set_title("where to doubt them")
     for ax in axes:
         ax.scatter(*found["X"].T, c=class_colors(np.eye(3)[found["y"]]), edgecolor="white", s=16, linewidth=0.6)
-        ax.set(xlabel="sepal length (cm)", ylabel="sepal width (cm)")
+        ax.set(xlabel="alcohol (%)", ylabel="flavanoids")
     return Picture.of(
         figure,
-        "Maps over two attributes of iris: probabilities as colours, and an entropy that is high between species.",
+        "Maps over two attributes of wines: probabilities as colours, and an entropy that is high between vineyards.",
     )
 
 
@@ -124,11 +124,11 @@ def boiling(found: Names) -> Picture:
     ]
     low, high = found["intervals"][order].T
     figure, ((ax,),) = panels(1, 1)
-    figure.set_size_inches(7.0, 7.2)
+    figure.set_size_inches(5.8, 6.6)
     ax.hlines(names, low, high, color="C0", linewidth=5, alpha=0.35, label="90 % interval")
     ax.plot(found["mean"][order], names, "o", color="C0", markersize=5, label="prediction")
     ax.plot(found["y_new"][order], names, "D", color="C1", markersize=5, label="measured")
-    ax.set(xlabel="boiling point, °C", title="compound (without whom the answer would change the most)")
+    ax.set(xlabel="boiling point, °C (in brackets: what it rests on most)")
     ax.legend(loc="lower right")
     return Picture.of(
         figure, "Intervals of the boiling points of 24 compounds, each with its prediction and what was measured."
@@ -143,7 +143,7 @@ def photograph(found: Names) -> Picture:
     pictures = {"known: 5 %": known, **found["fills"], "the photograph": found["colours"]}
     del pictures["triangles"]
     figure, axes = panels(2, 2)
-    figure.set_size_inches(7.0, 5.8)
+    figure.set_size_inches(5.8, 4.8)
     for ax, (name, picture) in zip(axes.flat, pictures.items(), strict=True):
         ax.imshow(np.clip(picture.reshape(shape), 0, 1))
         ax.set_title(name)
@@ -169,7 +169,7 @@ def strings(found: Names) -> Picture:
 def molecules(found: Names) -> Picture:
     """The map by family, with some names."""
     figure, ((ax,),) = panels(1, 1)
-    figure.set_size_inches(7.0, 5.6)
+    figure.set_size_inches(5.6, 4.8)
     codes, labels, names = found["codes"], np.array(found["labels"]), found["table"]["name"].to_numpy()
     for number, family in enumerate(found["families"]):
         chosen = np.flatnonzero(labels == family)
