@@ -332,7 +332,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         return plain(samples.samples.X, copy=True)
 
     def _settings(self, seed: int, callback: Callable[[HistoryEntry], bool]) -> EmbeddingSettings:
-        """How to search."""
+        """The arguments that say how to search."""
         return EmbeddingSettings(
             criterion=self.criterion,
             max_iter=int(self.max_iter),

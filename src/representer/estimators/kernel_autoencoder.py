@@ -464,7 +464,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         return self.function_.inputs(self._new_inputs(X, self.function_.kernel))
 
     def _network(self) -> torch.nn.Module:
-        """The encoder."""
+        """The network of the encoder, from data to codes."""
         return CompositionNetwork([f.loaded for f in self.function_.inner[: self.code_layer_ + 1]]).cpu()
 
     def _codes(self, X: Data) -> Tensor:

@@ -171,7 +171,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLe
         return self.features_.landmarks
 
     def _network(self) -> torch.nn.Module:
-        """The features."""
+        """The network of the feature map."""
         return FeatureNetwork(self.features_.map)
 
     def _supported_function(self) -> FeatureFunction:

@@ -327,7 +327,7 @@ class InMemory(Samples):
 
     @property
     def held(self) -> Block:
-        """All samples."""
+        """All samples, since they are in memory."""
         return self.samples
 
     def rows(self, index: np.ndarray) -> Block:
