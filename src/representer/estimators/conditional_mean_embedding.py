@@ -316,11 +316,8 @@ class ConditionalMeanEmbedding(KernelLearner):
         self.kernel_, self.output_kernel_ = original(choice.model), problem.embedding.kernel
         self._training_samples = None
         if isinstance(samples, InMemory) and self.Y_fit_ is not None and len(self.X_fit_) == samples.n:
-            block = samples.samples
-            weights, numbers = (None if a is None else plain(a) for a in (block.weights, block.groups))
-            y = self.Y_fit_[:, 0] if flat else self.Y_fit_
-            pairwise = self.kernel_.domain == "gram"
-            self._training_samples = TrainingSamples.of(self.X_fit_, y, weights, numbers, pairwise=pairwise)
+            y, pairwise = self.Y_fit_[:, 0] if flat else self.Y_fit_, self.kernel_.domain == "gram"
+            self._training_samples = TrainingSamples.of_block(self.X_fit_, y, samples.samples, pairwise=pairwise)
         self._keep(problem.solve(choice))
         if self.approximation is not None:
             self.approximation_error_ = self.system_.approximation_error

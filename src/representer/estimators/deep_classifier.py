@@ -14,6 +14,7 @@ from torch import Tensor
 
 from representer.approximation import Nystroem
 from representer.estimators.base import KernelLearner, fitting
+from representer.estimators.base import predict_set as class_sets_of
 from representer.estimators.deep_regressor import (
     DEEP_ARGUMENTS,
     DeepKernelRegressor,
@@ -29,7 +30,6 @@ from representer.estimators.deep_regressor import (
 )
 from representer.estimators.validation import Check, encode, needs_approximation
 from representer.functions import Composed, Stacked
-from representer.inspection.intervals import class_sets
 from representer.inspection.suspects import class_misfits
 from representer.kernels import Stack
 from representer.notices import warn
@@ -358,11 +358,9 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
             places = torch.from_numpy(self._labels(plain(block.Y)))
             self._keep_far_field(values.cpu(), places, block.weights, inputs)
         if isinstance(samples, InMemory):
-            block = samples.samples
-            weights = None if block.weights is None else plain(block.weights)
-            labels, own = self.classes_[self._labels(plain(block.Y))], plain(inputs, copy=True)
-            pairwise = stack.domain == "gram"
-            self._training_samples = TrainingSamples.of(own, labels, weights, samples.groups, pairwise=pairwise)
+            block, own, pairwise = samples.samples, plain(inputs, copy=True), stack.domain == "gram"
+            labels = self.classes_[self._labels(plain(block.Y))]
+            self._training_samples = TrainingSamples.of_block(own, labels, block, pairwise=pairwise)
         return self
 
     def _samples(
@@ -502,31 +500,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         tied = decisions >= largest - SAME * np.abs(decisions).max(1, keepdims=True)
         return np.where(tied, self.class_count_, -1).argmax(1)
 
-    def predict_set(self, X: Data, coverage: float = 0.9) -> np.ndarray:
-        """Which classes cannot be excluded, with a guarantee: CV+ (Romano, Sesia and Candès, 2020).
-
-        The classes are ranked by the probabilities of five fits without a fold each, which repeat the search, and which
-        the first call makes; groups, equal inputs included, are left out together. The most probable class is always
-        in the set.
-
-        Proven, for exchangeable samples (or groups): sets contain the class of a new sample with a probability of at
-        least 1 − 2a − √(2/n), where a = 1 − ``coverage``. Made data agree; tables were not measured.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features), or a sequence of what the first kernel takes
-            Inputs; with a precomputed kernel, k(X, X_train).
-        coverage : float, default=0.9
-            The share of new samples whose class shall be in its set.
-
-        Returns
-        -------
-        sets : ndarray of bool of shape (n_samples, n_classes)
-            In the order of ``classes_``; all classes, with a warning, where there are too few samples for the coverage.
-        """
-        self._check_question(X, coverage)
-        inputs = self._new_inputs(X, self.function_.kernel)
-        return class_sets(self._fold_fits(), inputs, coverage, self.classes_)
+    predict_set = class_sets_of
 
     def predict_proba(self, X: Data) -> np.ndarray:
         """Predict class probabilities.

@@ -20,9 +20,9 @@ from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.validation import (
     POSITIVE_OR_AUTO,
     Check,
-    Folds,
     approximated_by,
     check_targets,
+    folds_of,
     seed_of,
     warn_unconverged,
 )
@@ -210,7 +210,7 @@ class FoldRule:
 
     def __call__(self, seen: SeenSamples) -> Splits:
         labels = None if self.labels is None else self.labels(plain(seen.block.Y))
-        folds = Folds(len(seen), self.cv, self.seed, labels, seen.groups, seen.numbers, seen.n)
+        folds = folds_of(len(seen), self.cv, self.seed, labels, seen.groups, seen.numbers, seen.n)
         return Splits(folds.some(limits.DEEP_SEARCH_ROWS if self.rows is None else self.rows), folds)
 
 

@@ -10,7 +10,6 @@ import torch
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array
-from sklearn.utils._missing import is_pandas_na
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
@@ -46,7 +45,7 @@ from representer.problems.autoencoder import (
 )
 from representer.problems.composition import Composition, squared_loss
 from representer.problems.machines import as_layer, checked_layer
-from representer.samples import Data, Samples, SparseRows, as_rows, is_dask, plain
+from representer.samples import Data, Samples, SparseRows, is_dask, label_columns, plain
 from representer.values import COUNT, NONE, NOT_NEGATIVE, instance_of, is_count, is_real, one_of
 
 # Landmarks of a fit in batches that has not been given any.
@@ -705,55 +704,3 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
 
     deep_kernel_ = DeepKernelRegressor.deep_kernel_
     to_torch = DeepKernelRegressor.to_torch
-
-
-# -- labels as further targets ----------------------------------------------------------------------------------------
-def label_columns(y: Data, rows: np.ndarray) -> np.ndarray:
-    """Columns for the labels of some samples, NaN where one is missing: numbers (floats) as they are, classes (anything
-    else) as one column each."""
-    if y is None:
-        raise ValueError("supervision is positive, but fit got no y. Pass labels, or set supervision=0.")
-    y, n = np.asarray(plain(rows_of(y, rows))), len(rows)
-    if y.ndim not in (1, 2) or len(y) != n:
-        raise ValueError(f"y must have shape ({n},) or ({n}, n_outputs), one row a sample; got {y.shape}.")
-    if y.dtype.kind not in "fiubUSO":
-        raise ValueError(f"y must hold numbers or class labels; got entries of type {y.dtype}.")
-    return np.concatenate([_columns(column) for column in y.reshape(n, -1).T], axis=1)
-
-
-def rows_of(y: Data, rows: np.ndarray) -> Data:
-    """The labels of some samples, which may be all; what does not fit is left to be complained about."""
-    if y is None:
-        return y
-    if is_dask(y):
-        return np.asarray(as_rows(y, "y")[rows].compute())
-    labels = np.asarray(plain(y))
-    return labels[rows] if labels.ndim and len(labels) > max(len(rows), rows[-1]) else y
-
-
-def _columns(column: np.ndarray) -> np.ndarray:
-    """One output of y: numbers as they are, classes one-hot; NaN where it is missing."""
-    missing = np.array([_is_missing(entry) for entry in column])
-    if missing.all():
-        raise ValueError("Every label in y is missing (NaN or None): there is nothing for codes to serve.")
-    known = column[~missing]
-    if known.dtype == object and all(isinstance(entry, float) for entry in known):
-        known = known.astype(float)
-    if known.dtype.kind == "f":
-        if np.isinf(known).any():
-            raise ValueError("Input y contains infinity.")
-        values = known[:, None].astype(float)
-    else:
-        try:
-            values = (known[:, None] == np.unique(known)).astype(float)
-        except TypeError as error:
-            raise ValueError(f"The class labels in y must be of one type ({error}).") from error
-    filled = np.full((len(column), values.shape[1]), np.nan)
-    filled[~missing] = values
-    return filled
-
-
-def _is_missing(entry: object) -> bool:
-    if entry is None or is_pandas_na(entry):
-        return True
-    return isinstance(entry, float | np.floating) and bool(np.isnan(entry))

@@ -379,7 +379,7 @@ class StructuredPredictor(KernelLearner):
         def splits(pairs: Pairs) -> list[tuple[np.ndarray, np.ndarray]]:
             known = pairs.known(pairs.groups)
             groups = None if known is None else np.unique(plain(known), return_inverse=True)[1]
-            folds = validation.Folds(len(pairs), self.cv, seed, groups=groups)()
+            folds = validation.folds_of(len(pairs), self.cv, seed, groups=groups)()
             return [(train.numpy(), test.numpy()) for train, test in folds]
 
         loss = None if self.task_loss is None else self._task_loss
