@@ -78,14 +78,15 @@ class WeightSystem(System):
         note_residual("the equations of the fit", self.residual)
         return self
 
-    def judged(self, criterion: str | None) -> ConditionalEmbedding:
+    def judged(self, criterion: str | None) -> tuple[ConditionalEmbedding, Tensor | None]:
         """The fitted embedding with what left-out samples decide: where it fades far from all samples, its bandwidth.
 
-        Without a criterion, and of many samples, nothing is decided.
+        Without a criterion, and of many samples, nothing is decided. The second value has the log densities of the
+        samples that decided on the bandwidth.
         """
-        function, weights = self.function(), self.weights
+        function, weights, log_densities = self.function(), self.weights, None
         if len(weights.anchors) > limits.HELD_ROWS // 2 or criterion is None:
-            return function
+            return function, None
         if weights.intercept and weights.kernel.domain != "gram" and is_bounded(weights.kernel):
             function = replace(function, weights=faded(weights, self.groups))
         if function.kernel.domain == "vectors" and function.vectors("density").shape[1] == 1:
@@ -93,10 +94,10 @@ class WeightSystem(System):
             rows = np.arange(len(left_out)) if w is None else np.flatnonzero(w > 0)
             some = torch.from_numpy(rows[limits.evenly_spaced(len(rows), limits.MIDDLE_ROWS)])
             shares = None if w is None else torch.from_numpy(w / w.sum()).to(left_out)
-            width = best_bandwidth(proper(left_out[some], shares), function.vectors("density"), some)
+            width, log_densities = best_bandwidth(proper(left_out[some], shares), function.vectors("density"), some)
             function = replace(function, bandwidth=width)
         self.forget_inverse()
-        return function
+        return function, log_densities
 
     def at_rest(self) -> WeightSystem:
         """The system itself, which holds nothing beside its arrays."""
@@ -354,9 +355,9 @@ class CellSystem(SummedSystem):
             alpha = alpha if self.first_alpha is None else self.first_alpha
         return super().settled(alpha)
 
-    def judged(self, criterion: str | None) -> ConditionalEmbedding:
+    def judged(self, criterion: str | None) -> tuple[ConditionalEmbedding, Tensor | None]:
         """The fitted embedding: of cells, left-out samples decide no more."""
-        return self.function()
+        return self.function(), None
 
     def alpha_range(self) -> tuple[Tensor, Tensor]:
         """The alphas that the criterion in the RKHS of l can tell apart."""
