@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator, clone
 from sklearn.callback import CallbackSupportMixin, with_callbacks
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from representer.approximation import Approximation
@@ -67,6 +68,10 @@ from representer.samples import (
 from representer.systems import StackedSystem
 from representer.systems.support import Support
 from representer.values import Value, unchanged_by_errors
+
+# What users pass as a kernel: a value (one kernel, or several), a short name, or a function of two samples.
+KernelLike = Value | str | Callable[..., object]
+RandomState = int | np.integer | np.random.RandomState | None
 
 # Samples that have less support than this share of the training samples, each left out, are unlike them.
 OUTLYING_SHARE = 0.05
@@ -144,7 +149,7 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
     kernel_arguments: tuple[str, ...] = ("kernel",)  # the arguments that may be a short name of a kernel
     list_arguments: tuple[str, ...] = ()  # the arguments that may be lists of values with parameters of their own
     training_data: tuple[str, ...] = ()  # the attributes that no answer to new samples needs
-    random_state: Any = None
+    random_state: RandomState = None
     max_iter: int
     tol: float
     n_restarts: int
@@ -166,7 +171,7 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
             if isinstance(method, FunctionType) and not name.startswith(("_", "fit", "partial_fit", "set_", "get_")):
                 setattr(cls, name, answering(method))
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = kernel_domain(self.kernel) == "gram"
         tags.input_tags.sparse = takes_sparse(self.kernel)
@@ -201,7 +206,7 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
             if isinstance(value, Value)
         ]
 
-    def set_params(self, **params: Any) -> Any:
+    def set_params(self, **params: Any) -> Self:
         """Set parameters, ``kernel__lengthscale`` also where the kernel is given by its name. All of them, or none."""
         for argument in self.kernel_arguments:
             nested_names = [name for name in params if name.startswith(f"{argument}__")]

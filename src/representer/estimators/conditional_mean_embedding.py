@@ -10,12 +10,13 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import torch
 from sklearn.base import clone
+from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from representer.approximation import input_output_pair
 from representer.approximation.base import needed_features
-from representer.estimators.base import KernelLearner, fitting
+from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting
 from representer.estimators.validation import (
     Check,
     check_alpha,
@@ -193,9 +194,9 @@ class ConditionalMeanEmbedding(KernelLearner):
 
     def __init__(
         self,
-        kernel: Any = "auto",
-        output_kernel: Any = "auto",
-        alpha: Any = "auto",
+        kernel: KernelLike = "auto",
+        output_kernel: KernelLike = "auto",
+        alpha: float | str = "auto",
         *,
         criterion: str | None = "loo",
         validation_fraction: float = 0.25,
@@ -207,7 +208,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         max_iter: int = 100,
         max_time: float | str | None = None,
         tol: float = 1e-5,
-        random_state: Any = None,
+        random_state: RandomState = None,
         verbose: int = 0,
         device: str | None = None,
         dtype: str = "float64",
@@ -230,7 +231,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         self.device = device
         self.dtype = dtype
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         return tags

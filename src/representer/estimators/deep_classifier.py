@@ -8,12 +8,13 @@ import numpy as np
 import torch
 from sklearn.base import ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import Tags
 from sklearn.utils.class_weight import compute_class_weight, compute_sample_weight
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from representer.approximation import Nystroem
-from representer.estimators.base import KernelLearner, fitting
+from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting
 from representer.estimators.base import predict_set as class_sets_of
 from representer.estimators.deep_regressor import (
     DEEP_ARGUMENTS,
@@ -232,12 +233,12 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
 
     def __init__(
         self,
-        layers: Any = "auto",
-        kernel: Any = "auto",
+        layers: str | list[Any] | tuple[Any, ...] = "auto",
+        kernel: KernelLike = "auto",
         loss: str = "squared",
-        alpha: Any = "auto",
+        alpha: float | str = "auto",
         *,
-        class_weight: Any = None,
+        class_weight: dict[Any, float] | str | None = None,
         calibration: str | None = "cv",
         fit_intercept: bool = True,
         criterion: str = "auto",
@@ -248,7 +249,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         max_iter: int = 200,
         max_time: float | str | None = None,
         tol: float = 1e-6,
-        random_state: Any = None,
+        random_state: RandomState = None,
         verbose: int = 0,
         device: str | None = None,
         dtype: str = "float64",
@@ -275,7 +276,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         self.dtype = dtype
         self.warm_start = warm_start
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         return deep_tags(super().__sklearn_tags__(), self)
 
     @fitting

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from representer.approximation import Approximation
 from representer.approximation.base import needed_features
-from representer.estimators.base import KernelLearner, fitting
+from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting
 from representer.estimators.base import predict_set as class_sets_of
 from representer.estimators.validation import (
     Check,
@@ -242,15 +242,15 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
 
     def __init__(
         self,
-        kernel: Any = "auto",
+        kernel: KernelLike = "auto",
         criterion: str | None = "loo",
-        alpha: Any = "auto",
+        alpha: float | str = "auto",
         *,
         complexity_weight: Any = "auto",
         shrinkage: float = 1.0,
         fit_intercept: bool = True,
         calibration: str | None = "loo",
-        class_weight: Any = None,
+        class_weight: dict[Any, float] | str | None = None,
         batch_size: Any = "auto",
         validation_fraction: float = 0.25,
         approximation: Approximation | None = None,
@@ -263,7 +263,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         max_time: float | str | None = None,
         tol: float = 1e-5,
         clip: float = 1e-15,
-        random_state: Any = None,
+        random_state: RandomState = None,
         verbose: int = 0,
         device: str | None = None,
         dtype: str = "float64",

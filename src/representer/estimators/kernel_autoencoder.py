@@ -9,13 +9,13 @@ import numpy as np
 import torch
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_array
+from sklearn.utils import Tags, check_array
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from representer import preimage
 from representer.approximation import Nystroem
-from representer.estimators.base import KernelLearner, fitting
+from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting
 from representer.estimators.deep_regressor import (
     DEEP_ARGUMENTS,
     DeepKernelRegressor,
@@ -223,12 +223,12 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
     def __init__(
         self,
         n_components: Any = 2,
-        kernel: Any = "auto",
-        decoder_kernel: Any = "auto",
+        kernel: KernelLike = "auto",
+        decoder_kernel: KernelLike = "auto",
         *,
         target: Any = "auto",
-        alpha: Any = "auto",
-        encoder_alpha: Any = "auto",
+        alpha: float | str = "auto",
+        encoder_alpha: float | str = "auto",
         fit_intercept: bool = True,
         supervision: float = 0.0,
         preimage: str = "auto",
@@ -242,7 +242,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         max_iter: int = 200,
         max_time: float | str | None = None,
         tol: float = 1e-5,
-        random_state: Any = None,
+        random_state: RandomState = None,
         verbose: int = 0,
         device: str | None = None,
         dtype: str = "float64",
@@ -417,7 +417,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
             raise ValueError(f"Found {n} sample (n_samples = {n}): an autoencoder needs at least 2.")
         return problem
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         if isinstance(self.kernel, str):
             tags.input_tags.allow_nan = False  # "auto" is a kernel of vectors here
