@@ -96,7 +96,7 @@ def _advice_on_strangers(name: str, array: np.ndarray, strange: list[object], ke
         return refused("strings") + f"If they are meant as numbers, pass {name}.astype(float)."
     if name == "y":
         return refused("strings") + (
-            "Labels are for a classifier; other outputs need a StructuredPredictor or a ConditionalMeanEmbedding with an "
+            "Labels are for a classifier; other outputs need a StructuredPredictor or ConditionalMeanEmbedding with an "
             "output_kernel of their kind: 'delta' for labels, Spectrum(3) for strings; representer.kernels.suggest(y) "
             "looks at them and names one."
         )
