@@ -30,7 +30,7 @@ def as_layer(stated: object) -> Layer:
     if isinstance(stated, Layer):
         return stated
     if is_count(stated):
-        return Layer(Polynomial(1, gamma="scale"), int(stated))  # type: ignore[call-overload]
+        return Layer(Polynomial(1, gamma="scale"), int(stated))
     if isinstance(stated, tuple | list) and len(stated) == 2:
         kernel, size = stated
         function = callable(kernel) and not isinstance(kernel, Kernel | OperatorKernel)
