@@ -34,11 +34,11 @@ from representer.notices import warn
 from representer.operators import (
     OperatorKernel,
     Representation,
+    as_operator_kernel,
     replicates,
     takes_gaps,
     takes_sparse,
 )
-from representer.operators.base import as_operator_kernel
 from representer.optimize import SearchSettings, in_squared_units, keep_going
 from representer.problems.composition import (
     Composition,

@@ -14,8 +14,7 @@ from torch import Tensor
 from representer.kernels import Kernel
 from representer.linalg import by_rows, row_blocks
 from representer.operators import Decomposable, OperatorKernel, Representation, mean_kernel, original
-from representer.samples import Array, Data, count, plain, same_features, take
-from representer.samples.rows import evenly_spaced
+from representer.samples import Array, Data, count, evenly_spaced, plain, same_features, take
 
 
 @dataclass(frozen=True)
