@@ -1,0 +1,5 @@
+"""A page on which a fitted model is explored: its map, its reasons, its kernel; served to this machine, or one file."""
+
+from representer.explorer.explorer import Explorer
+
+__all__ = ["Explorer"]
