@@ -163,6 +163,7 @@ def answered(console: Console, question: Callable[[], None]) -> int:
 
 # -- fitting and predicting; each subcommand returns the exit status --------------------------------------------------
 REPORT = "report.json"  # beside the model in its folder
+CHECKPOINTS = "checkpoints"  # a folder there, while fits are under way
 
 
 class Steps:
@@ -190,6 +191,7 @@ def fit_table(
     budget: str | None,
     folds: int,
     json_output: bool,
+    every: float = 30.0,
 ) -> int:
     """Compare a learner with rivals on held-out rows, fit it to all of them, and write the model and a report."""
     console = console_for(json_output)
@@ -200,6 +202,7 @@ def fit_table(
         from representer.datasets.tables import read_table, split_target
         from representer.kernels import suggest
         from representer.optimize import as_seconds
+        from representer.persistence.checkpoints import resuming
 
         max_time = None if budget is None else as_seconds(budget) / (folds + 1)
         table = read_table(data)
@@ -211,9 +214,11 @@ def fit_table(
         writable_folder(out)  # before the work, not after it
         try:
             steps = Steps(console, folds_for(model, y, folds) + 2)
-            comparison = compare(model, frame, y, folds, steps)
-            steps("fit to all rows")
-            notes = _fitted(model, frame, y)
+            told = (type(model).__name__, target, str(ignored), str(folds))
+            with resuming(out / CHECKPOINTS, *told, data.read_bytes(), every=every):
+                comparison = compare(model, frame, y, folds, steps)
+                steps("fit to all rows")
+                notes = _fitted(model, frame, y)
             report = _report(data, target, len(table), len(y), model, comparison, suggestion, notes)
             (out / REPORT).unlink(missing_ok=True)  # a report is never of another model
             model.save(out)
@@ -236,7 +241,11 @@ def _refuse_other_folders(out: Path) -> None:
 
     if out.is_file():
         raise ValueError(f"{out} is a file; --out is the folder for the model.")
-    strange = [path.name for path in out.iterdir() if path.name not in (DEFAULT_NAME, REPORT)] if out.is_dir() else []
+    strange = (
+        [path.name for path in out.iterdir() if path.name not in (DEFAULT_NAME, REPORT, CHECKPOINTS)]
+        if out.is_dir()
+        else []
+    )
     if strange:
         raise ValueError(f"{out} holds other files, such as {strange[0]!r}. Give --out a folder that is empty or new.")
 
@@ -272,7 +281,7 @@ def _report(
     }
 
 
-def _print_report(console: Console, report: dict[str, Any], suggestion: Any, out: Path) -> None:
+def _print_report(console: Console, report: dict[str, Any], suggestion: object, out: Path) -> None:
     """Print what each column was taken for, the errors for held-out rows, and what mattered."""
     console.print(columns_table(suggestion))
     scores = Table("method", *report["held out"][report["learner"]], title=f"held-out rows, {report['folds']} folds")
@@ -454,9 +463,9 @@ def describe_model(model: Path, console: Console, json_output: bool) -> int:
     for name, value in about.items():
         for key, entry in value.items() if isinstance(value, dict) else [("", value)]:
             table.add_row(f"{name} {key}".rstrip(), escape(entry if isinstance(entry, str) else json.dumps(entry)))
-    if not console.is_terminal:  # whoever reads a pipe looks for whole values, fingerprints among them
-        console.width = max(console.width, WIDTH)
-    console.print(table)
+    # Whoever reads a pipe looks for whole values, fingerprints among them.
+    wide = console if console.is_terminal else Console(file=console.file, width=max(console.width, WIDTH))
+    wide.print(table)
     return 0
 
 

@@ -17,31 +17,19 @@ from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.deep_regressor import (
     DEEP_ARGUMENTS,
     DeepKernelRegressor,
-    composition_of,
+    checked_machine,
+    dask_samples,
     deep_attributes,
     deep_regression,
-    deep_spread,
-    deep_stack,
     deep_tags,
     forget,
-    kernels_to_stack,
-    refuse_approximation,
-    samples_in_memory,
-    samples_on_dask,
     seen_samples,
-    settings_of,
     stack_attributes,
+    stack_solution,
 )
-from representer.estimators.intervals import class_sets
-from representer.estimators.validation import (
-    Check,
-    check_left_out,
-    encode,
-    needs_approximation,
-    one_hot_on_dask,
-    require_targets,
-)
+from representer.estimators.validation import Check, encode, needs_approximation
 from representer.functions import Composed, Stacked
+from representer.inspection.intervals import class_sets
 from representer.inspection.suspects import class_misfits
 from representer.kernels import Stack
 from representer.notices import warn
@@ -59,9 +47,21 @@ from representer.preimage.probabilities import (
 )
 from representer.problems.composition import convex_loss, squared_loss
 from representer.problems.deep import DeepSolution
-from representer.problems.spread import DeepSpread
+from representer.problems.spread import DeepSpread, deep_spread
 from representer.problems.stack import CodesLogLoss, Members
-from representer.samples import Data, HeldSamples, InMemory, Samples, TrainingSamples, as_rows, is_dask, plain
+from representer.samples import (
+    Data,
+    HeldSamples,
+    InMemory,
+    Samples,
+    TrainingSamples,
+    as_rows,
+    check_left_out,
+    is_dask,
+    one_hot_on_dask,
+    plain,
+    require_targets,
+)
 from representer.systems import StackedSystem
 from representer.systems.ridge import SummedSystem
 from representer.systems.support import Support
@@ -142,6 +142,9 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         Where to compute, as in ``torch.device``.
     dtype : {"float64", "float32"}, default="float64"
         Precision of the computation.
+    warm_start : bool, default=False
+        Does the next ``fit`` go on from what the last one has found, hyperparameters and inner layers, instead of
+        beginning anew with all restarts? It is for ``layers`` that are given.
 
     Attributes
     ----------
@@ -249,6 +252,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         verbose: int = 0,
         device: str | None = None,
         dtype: str = "float64",
+        warm_start: bool = False,
     ):
         self.layers = layers
         self.kernel = kernel
@@ -269,12 +273,13 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         self.verbose = verbose
         self.device = device
         self.dtype = dtype
+        self.warm_start = warm_start
 
     def __sklearn_tags__(self) -> Any:
         return deep_tags(super().__sklearn_tags__(), self)
 
     @fitting
-    def fit(self, X: Data, y: Data, sample_weight: Any = None, groups: Any = None) -> Self:
+    def fit(self, X: Data, y: Data, sample_weight: Data = None, groups: Data = None) -> Self:
         """Fit the model.
 
         Parameters
@@ -295,13 +300,13 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
             The fitted model.
         """
         self._check()
-        refuse_approximation(self, self.loss)
+        machine = checked_machine(self)
         forget(self)
         self.system_ = None
-        stack = kernels_to_stack(self, X)
+        stack = machine.stack(X)
         if stack is not None:
             return self._fit_stack(stack, X, y, sample_weight, groups)
-        composition = composition_of(self)
+        composition = machine.composition()
         samples, inputs = self._samples(composition.input_kernel, X, y, sample_weight, groups)
         squared = self.loss == "squared"
         loss = squared_loss(self.fit_intercept) if squared else convex_loss(self.loss, self.fit_intercept)
@@ -309,7 +314,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         # Cross entropy has probabilities of its own.
         self.calibration_ = Calibration(1.0) if self.loss == "logistic" else None
         problem = deep_regression(self, composition, samples, inputs, loss, self._labels)
-        solution = problem.solve(problem.choose(settings_of(self, problem.seed)))
+        solution = problem.solve(problem.choose(self._search_settings(problem.seed, self.criterion)))
         self._keep_attributes(deep_attributes(solution))
         labels = self.classes_[self._labels(plain(problem.seen.block.Y))]
         self._training_samples = seen_samples(problem.seen, plain(problem.seen.inputs, copy=True), labels, composition)
@@ -339,11 +344,11 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         indicators = torch.nn.functional.one_hot(labels, len(self.classes_))
         self.far_field_ = far_field(support, self.calibration_(plain(decisions)), indicators, weights, rows)
 
-    def _fit_stack(self, stack: Stack, X: Data, y: Data, sample_weight: Any, groups: Any) -> Self:
+    def _fit_stack(self, stack: Stack, X: Data, y: Data, sample_weight: Data, groups: Data) -> Self:
         """Shallow fits, and a composition where the data accept it; both by squared loss on the classes' codes."""
         samples, inputs = self._samples(stack, X, y, sample_weight, groups)
         check_left_out(samples.n, None)
-        solution = deep_stack(self, stack, samples, inputs, CodesLogLoss(), self._labels)
+        solution = stack_solution(self, stack, samples, inputs, CodesLogLoss(), self._labels)
         self._keep_attributes(stack_attributes(solution))
         self.system_ = solution.system
         self.calibration_ = self.far_field_ = None
@@ -361,7 +366,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         return self
 
     def _samples(
-        self, kernel: OperatorKernel | Stack, X: Data, y: Data, sample_weight: Any, groups: Any
+        self, kernel: OperatorKernel | Stack, X: Data, y: Data, sample_weight: Data, groups: Data
     ) -> tuple[Samples, Data]:
         """The checked samples with codes as targets, and their inputs as they are stored if they are in memory."""
         if is_dask(X):
@@ -377,7 +382,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
                 own = as_rows(sample_weight, "sample_weight") if is_dask(sample_weight) else sample_weight
                 sample_weight = indicators @ of_classes * (1.0 if own is None else own)
             codes = indicators[:, 1:] if len(self.classes_) == 2 else indicators
-            return samples_on_dask(self, kernel, X, 2.0 * codes - 1.0, sample_weight, groups), None
+            return dask_samples(self, kernel, X, 2.0 * codes - 1.0, sample_weight, groups), None
         X, weights, groups = self._checked_inputs(kernel, X, sample_weight, groups)
         self.classes_, labels = encode(X, y)
         if weights is not None and len(present := np.unique(labels[weights > 0])) < len(self.classes_):
@@ -395,7 +400,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         if self.class_weight is not None:
             balance = compute_sample_weight(self.class_weight, self.classes_[labels])
             weights = balance if weights is None else weights * balance
-        return samples_in_memory(self, kernel, X, self._codes(labels), weights, groups), X
+        return self._memory_samples(kernel, X, self._codes(labels), weights, groups), X
 
     def _labels(self, codes: np.ndarray) -> np.ndarray:
         """The classes' numbers of codes."""

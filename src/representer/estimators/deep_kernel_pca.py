@@ -18,13 +18,15 @@ from torch import Tensor
 from representer.approximation import Nystroem
 from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.operator_ridge import OperatorRidge
-from representer.estimators.validation import Check, approximated_by, kernel_domain, seed_of, single_kernel
+from representer.estimators.validation import Check, approximated_by, seed_of
 from representer.functions.levels import Levels
 from representer.inspection import levels as inspection
 from representer.inspection.levels import ApproximationBounds
 from representer.kernels import Gaussian, Kernel
+from representer.kernels.suggest import single_kernel
 from representer.notices import NumericalWarning, warn
 from representer.operators import takes_sparse
+from representer.operators.base import kernel_domain
 from representer.optimize import HistoryEntry, SearchSettings
 from representer.preimage import Network
 from representer.preimage.levels import METHODS, LevelPreimages
@@ -118,6 +120,8 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         Precision of the computations; in single precision the search ends at a residual of 1e-5 to 5e-4.
     device : str, default=None
         Where to compute, as in ``torch.device``.
+    warm_start : bool, default=False
+        Does the next ``fit`` start from the hidden features that the last one has found, instead of ``init``?
 
     Attributes
     ----------
@@ -198,6 +202,7 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         verbose: int = 0,
         dtype: str = "float64",
         device: str | None = None,
+        warm_start: bool = False,
     ):
         self.n_components = n_components
         self.kernel = kernel
@@ -216,6 +221,7 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         self.verbose = verbose
         self.dtype = dtype
         self.device = device
+        self.warm_start = warm_start
 
     # -- arguments ----------------------------------------------------------------------------------------------------
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -325,7 +331,8 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
             callback=self._iteration_callback(),
             deadline=self._deadline,
         )
-        return LevelSearch(self.solver, settings, self.init, self.learning_rate)
+        last = self.function_ if self.warm_start and hasattr(self, "function_") else self.init
+        return LevelSearch(self.solver, settings, last, self.learning_rate)
 
     def _keep(self, problem: LevelsProblem, choice: LevelSolution, function: Levels) -> None:
         """Keep what was found, and warn of what it is not."""

@@ -21,26 +21,17 @@ from representer.estimators.deep_regressor import (
     DEEP_ARGUMENTS,
     DeepKernelRegressor,
     FoldRule,
-    as_layer,
-    checked_layer,
+    dask_samples,
     deep_attributes,
-    samples_in_memory,
-    samples_on_dask,
-    settings_of,
+    last_solution,
 )
-from representer.estimators.validation import (
-    POSITIVE_OR_AUTO,
-    Check,
-    as_operator_kernel,
-    check_inputs,
-    one_kernel,
-    seed_of,
-    single_kernel,
-)
+from representer.estimators.validation import POSITIVE_OR_AUTO, Check, check_inputs, seed_of
 from representer.functions import Composed, CompositionNetwork, Expansion, Layer
 from representer.kernels import Kernel, as_kernel
+from representer.kernels.suggest import one_kernel, single_kernel
 from representer.notices import warn
 from representer.operators import OperatorKernel, takes_sparse
+from representer.operators.base import as_operator_kernel
 from representer.problems.autoencoder import (
     AutoencoderModel,
     AutoencoderProblem,
@@ -54,6 +45,7 @@ from representer.problems.autoencoder import (
     explained,
 )
 from representer.problems.composition import Composition, squared_loss
+from representer.problems.machines import as_layer, checked_layer
 from representer.samples import Data, Samples, SparseRows, as_rows, is_dask, plain
 from representer.values import COUNT, NONE, NOT_NEGATIVE, instance_of, is_count, is_real, one_of
 
@@ -137,6 +129,9 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         Where to compute, as in ``torch.device``.
     dtype : {"float64", "float32"}, default="float64"
         Precision of the computation.
+    warm_start : bool, default=False
+        Does the next ``fit`` go on from what the last one has found, hyperparameters and inner layers, instead of
+        beginning anew with all restarts?
 
     Attributes
     ----------
@@ -252,6 +247,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         verbose: int = 0,
         device: str | None = None,
         dtype: str = "float64",
+        warm_start: bool = False,
     ):
         self.n_components = n_components
         self.kernel = kernel
@@ -276,13 +272,14 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         self.verbose = verbose
         self.device = device
         self.dtype = dtype
+        self.warm_start = warm_start
 
     # -- arguments ----------------------------------------------------------------------------------------------------
     def named_kernel(self, name: str) -> Kernel:
         """The kernel that a short name means here."""
         return as_kernel(self._one_kernel(name))
 
-    def _one_kernel(self, kernel: Any) -> Any:
+    def _one_kernel(self, kernel: object) -> Any:
         """The kernel that ``"auto"`` is here: widths are learned where penalties are."""
         learned = isinstance(self.alpha, str) or isinstance(self.encoder_alpha, str)
         return one_kernel(kernel, "auto" if learned else "median")
@@ -341,7 +338,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
 
     # -- fitting ------------------------------------------------------------------------------------------------------
     @fitting
-    def fit(self, X: Data, y: Data = None, sample_weight: Any = None, groups: Any = None) -> Self:
+    def fit(self, X: Data, y: Data = None, sample_weight: Data = None, groups: Data = None) -> Self:
         """Fit encoder and decoder.
 
         Parameters
@@ -364,7 +361,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         first = self._first_kernel(X)
         samples, inputs = self._samples(first, X, sample_weight, groups)
         problem = self._problem(first, samples, inputs, y)
-        solution = problem.solve(problem.choose(settings_of(self, problem.seed)))
+        solution = problem.solve(problem.choose(self._search_settings(problem.seed, self.criterion)))
         if solution.collapsed:
             warn(
                 "The codes have collapsed to a constant, also from other starts: encoder_alpha outweighs what codes "
@@ -376,14 +373,14 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         self.X_fit_ = plain(problem.seen.inputs, copy=True)
         return self
 
-    def _samples(self, kernel: OperatorKernel, X: Data, sample_weight: Any, groups: Any) -> tuple[Samples, Data]:
+    def _samples(self, kernel: OperatorKernel, X: Data, sample_weight: Data, groups: Data) -> tuple[Samples, Data]:
         """The checked samples, which are their own targets, and their inputs as they are stored if in memory."""
         if is_dask(X):
-            return samples_on_dask(self, kernel, X, X, sample_weight, groups), None
+            return dask_samples(self, kernel, X, X, sample_weight, groups), None
         X, weights, groups = self._checked_inputs(kernel, X, sample_weight, groups)
         vectors = isinstance(X, np.ndarray) and kernel.domain == "vectors"
         numbers = X if vectors else np.zeros((len(X), 0))  # only decoders into vectors are fitted by sums
-        return samples_in_memory(self, kernel, X, numbers, weights, groups), X
+        return self._memory_samples(kernel, X, numbers, weights, groups), X
 
     def _problem(self, first: OperatorKernel, samples: Samples, inputs: Data, y: Data) -> AutoencoderProblem:
         """The problem that the arguments describe."""
@@ -401,6 +398,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
             self.criterion,
             self._approximation(),
             self.memory_limit,
+            last=last_solution(self),
             target=self.target,
             share=self._share,
             supervision=self.supervision,
@@ -460,7 +458,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         """The target space of tensors."""
         return self.space_ if isinstance(self.space_, FeatureSpace) else self.space_.loaded
 
-    def _inputs(self, X: Data) -> Any:
+    def _inputs(self, X: Data) -> Data:
         """Checked inputs of a fitted autoencoder, prepared."""
         check_is_fitted(self)
         return self.function_.inputs(self._new_inputs(X, self.function_.kernel))
@@ -491,7 +489,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         """‖φ(x) − f(x)‖², up to rounding, which may make it negative."""
         return self._space.squared_distances(X, self._decode(self._codes(X)), norms)
 
-    def _squared_norms(self, X: Data, diagonal: Any, *, strict: bool = True) -> Tensor:
+    def _squared_norms(self, X: Data, diagonal: object, *, strict: bool = True) -> Tensor:
         """k(x, x), or ‖x‖²; of Gram rows as far as it is known, or with ``strict=False`` that of the average sample."""
         domain = self.function_.kernel.domain
         if diagonal is not None:
@@ -519,7 +517,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         return X.new_full((len(X),), known)
 
     # -- pre-images ---------------------------------------------------------------------------------------------------
-    def _preimage(self, values: Tensor, candidates: Data, diagonal: Any) -> Any:
+    def _preimage(self, values: Tensor, candidates: Data, diagonal: object) -> Data:
         """Objects for elements of the RKHS."""
         space = self._space
         assert isinstance(space, KernelSpace)
@@ -572,7 +570,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
             return self._lazily("transform", X, self._n_features_out)
         return plain(self._codes(self._inputs(X)))
 
-    def inverse_transform(self, Z: Data, candidates: Data = None, diagonal: Any = None) -> Any:
+    def inverse_transform(self, Z: Data, candidates: Data = None, diagonal: object = None) -> Data:
         """Decode codes.
 
         Parameters
@@ -601,7 +599,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
             return plain(values)
         return self._preimage(values, candidates, diagonal)
 
-    def reconstruct(self, X: Data, candidates: Data = None, diagonal: Any = None) -> Any:
+    def reconstruct(self, X: Data, candidates: Data = None, diagonal: object = None) -> Data:
         """Encode and decode data: ``inverse_transform(transform(X))``.
 
         Parameters
@@ -624,7 +622,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         return self.inverse_transform(plain(self._codes(self._inputs(X))), candidates, diagonal)
 
     # -- how well -----------------------------------------------------------------------------------------------------
-    def reconstruction_error(self, X: Data, diagonal: Any = None) -> np.ndarray:
+    def reconstruction_error(self, X: Data, diagonal: object = None) -> np.ndarray:
         """Distortion of each sample, ‖x − f(x)‖² in the target space (appendix B.7 of the paper).
 
         Parameters
@@ -723,7 +721,7 @@ def label_columns(y: Data, rows: np.ndarray) -> np.ndarray:
     return np.concatenate([_columns(column) for column in y.reshape(n, -1).T], axis=1)
 
 
-def rows_of(y: Data, rows: np.ndarray) -> Any:
+def rows_of(y: Data, rows: np.ndarray) -> Data:
     """The labels of some samples, which may be all; what does not fit is left to be complained about."""
     if y is None:
         return y
@@ -755,7 +753,7 @@ def _columns(column: np.ndarray) -> np.ndarray:
     return filled
 
 
-def _is_missing(entry: Any) -> bool:
+def _is_missing(entry: object) -> bool:
     if entry is None or is_pandas_na(entry):
         return True
     return isinstance(entry, float | np.floating) and bool(np.isnan(entry))

@@ -11,9 +11,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from representer.approximation import Approximation, Nystroem, RandomFeatures, TensorSketch, approximation_error
 from representer.estimators.base import KernelLearner, fitting
-from representer.estimators.validation import DTYPES, check_inputs, one_kernel, seed_of, single_kernel
+from representer.estimators.validation import DTYPES, check_inputs, seed_of
 from representer.functions import FeatureFunction, FeatureNetwork, StoredFeatures
 from representer.kernels import Kernel, as_kernel
+from representer.kernels.suggest import one_kernel, single_kernel
 from representer.operators import Adapted, Representation, original, takes_sparse
 from representer.samples import Block, Data, InMemory, OnDask, Samples, SparseRows, count, is_dask, plain
 from representer.samples import rows as limits
@@ -151,8 +152,9 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLe
         if is_dask(X):
             self._keep_columns(X)
             return OnDask(X, None, None, dtype=DTYPES[self.dtype]), self._representation()
-        X = check_inputs(self._speaker, X, kernel, reset=True)
-        _copy_columns(self._speaker, self)
+        speaker = self if kernel.domain == "records" else self._speaker  # records keep the names of their columns here
+        X = check_inputs(speaker, X, kernel, reset=True)
+        _copy_columns(speaker, self)
         representation = self._representation(sparse=isinstance(X, SparseRows))
         inputs = representation.inputs(kernel, X)
         return InMemory(Block(inputs, torch.zeros(count(inputs), 0))), representation
@@ -163,7 +165,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLe
         return vars(self).get("speaker", self)
 
     @property
-    def landmarks_(self) -> Any:
+    def landmarks_(self) -> Data:
         """The landmarks, or None where the approximation has none."""
         check_is_fitted(self)
         return self.features_.landmarks
@@ -197,7 +199,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLe
             return plain(self.features_.map(self.features_.inputs(X)))
 
 
-def _copy_columns(one: Any, other: Any) -> None:
+def _copy_columns(one: object, other: object) -> None:
     """What one transformer knows of the columns of X, another one knows, too."""
     if one is not other:
         names = ("n_features_in_", "feature_names_in_")

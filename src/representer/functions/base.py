@@ -190,7 +190,7 @@ class Expansion(Function):
         anchors, coefficients = how.inputs(kernel, self.anchors), how.tensor(self.coefficients)
         return Expansion(kernel, anchors, coefficients, b, slopes=slopes)
 
-    def _inputs(self, X: Data) -> Any:
+    def _inputs(self, X: Data) -> Data:
         """New inputs as the kernel takes them."""
         f = self.loaded
         X = f.kernel.prepare(X) if self.representation is None else self.representation.inputs(f.kernel, X)

@@ -146,7 +146,7 @@ class StoredFeatures:
         """The landmarks, or None where the approximation has none."""
         return as_scipy(self.drawn) if hasattr(self.map, "landmarks") else None
 
-    def inputs(self, X: Data) -> Any:
+    def inputs(self, X: Data) -> Data:
         """Checked inputs as the map takes them."""
         return self.representation.inputs(self._adapted, X)
 

@@ -156,7 +156,7 @@ class DepthProblem(StackProblem):
 
 # -- where the inner layer begins -------------------------------------------------------------------------------------
 def deepened(
-    members: Sequence[FittedMember], stacking: Stacking, n_features: int, alpha: Any
+    members: Sequence[FittedMember], stacking: Stacking, n_features: int, alpha: object
 ) -> list[tuple[Composition, np.ndarray | None]]:
     """Compositions that begin as shallow fits: an affine layer before a smooth kernel, and before a rough one.
 
@@ -215,8 +215,7 @@ def accepted_composition(solution: StackSolution) -> DeepSolution | None:
 def composed_system(solution: DeepSolution) -> ComposedSystem:
     """The system of a fitted composition: its outer function on images, and predictions of refits without each fold."""
     problem, inner = solution.regression, solution.function.inner
-    assert isinstance(problem.samples, InMemory)
-    block, how = problem.samples.samples, replace(problem.representation, sparse=False)
+    block, how = problem.samples.rows(np.arange(problem.samples.n)), replace(problem.representation, sparse=False)
     images = solution.function.images(problem.stored_inputs)[-1]
     kernel = how.adapted(solution.composition.kernel, repair=True)
     outer = ridge_system(
