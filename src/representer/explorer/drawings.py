@@ -217,7 +217,7 @@ def molecule_drawing(item: Data) -> Drawing:
     if molecule is None:
         return {"kind": "text", "text": text}
     canvas = rdMolDraw2D.MolDraw2DSVG(SIZE, SIZE)
-    canvas.drawOptions().clearBackground = False
+    canvas.drawOptions().clearBackground = False  # type: ignore[assignment]
     rdMolDraw2D.PrepareAndDrawMolecule(canvas, molecule)
     canvas.FinishDrawing()
     svg = base64.b64encode(canvas.GetDrawingText().encode()).decode("ascii")

@@ -96,8 +96,7 @@ class Explorer:
     def _kernel(self) -> Kernel | None:
         """The scalar kernel of the data."""
         if isinstance(self.model, DeepKernelPCA):
-            kernel = self.model.function_.data.kernel
-            return kernel if isinstance(kernel, Kernel) else None
+            return _scalar(self.model.function_.data.kernel)
         kernel = kernel_of(self._function) if hasattr(self.model, "function_") else None
         return kernel if kernel is not None else _scalar(getattr(self.model, "kernel_", None))
 
