@@ -354,13 +354,13 @@ def explore_model(
 
     def work() -> None:
         from representer.estimators import load
-        from representer.explorer import Explorer
+        from representer.explorer import Explorer, serve
 
         X, y = (None, None) if data is None else samples_in(data, model, target)
         try:
             explorer = Explorer(load(model), X, y, shape=None if shape is None else sides(shape))
             if export is None:
-                explorer.serve(port=port, browser=browser)
+                serve(explorer, port=port, browser=browser)
             else:
                 path = explorer.save(export)
                 console.print(f"The page is in {path}.", markup=False, soft_wrap=True)

@@ -433,20 +433,6 @@ class Explorer:
             pictures = {"rows": np.arange(len(rows)), "ink": self.drawings.ink, "pictures": small}
         return {"map": places, "colours": colours, "thumbnails": pictures}
 
-    def serve(self, *, port: int = 0, browser: bool = True) -> None:
-        """Serve the page to this machine until it is interrupted. Needs starlette and uvicorn (the extra ``app``).
-
-        Parameters
-        ----------
-        port : int, default=0
-            Where; 0 is a free one.
-        browser : bool, default=True
-            Open the address in a browser?
-        """
-        from representer.explorer.server import serve
-
-        serve(self, port=port, browser=browser)
-
 
 @contextmanager
 def quietly() -> Iterator[None]:

@@ -149,7 +149,17 @@ def application(explorer: Explorer, token: str, hosts: tuple[str, ...]) -> Starl
 
 
 def serve(explorer: Explorer, *, port: int = 0, browser: bool = True) -> None:
-    """Serve an explorer to this machine until it is interrupted."""
+    """Serve an explorer to this machine until it is interrupted. Needs starlette and uvicorn (the extra ``app``).
+
+    Parameters
+    ----------
+    explorer : Explorer
+        What the page shows.
+    port : int, default=0
+        Where; 0 is a free one.
+    browser : bool, default=True
+        Open the address in a browser?
+    """
     token = secrets.token_urlsafe(24)
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
