@@ -251,7 +251,7 @@ class Expansion(Function):
 
     @property
     def terms_of(self) -> Data:
-        """The anchors."""
+        """The anchors, to which the terms of the sum belong."""
         return self.anchors
 
     @property
@@ -277,7 +277,7 @@ class Expansion(Function):
             return f.kernel.kernel._magnitudes(prepared, f.anchors) @ (f.coefficients @ A).abs()
 
     def in_units(self, unit: float) -> Expansion:
-        """The function unit·f."""
+        """The function unit·f, whose coefficients are those of f times the unit."""
         arrays = (self.coefficients, self.intercept, self.slopes)
         c, b, slopes = (None if array is None else in_units(unit, array) for array in arrays)
         return replace(self, coefficients=c, intercept=b, slopes=slopes)

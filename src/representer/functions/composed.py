@@ -217,7 +217,7 @@ class Composed(Function):
         return torch.allclose(images, expected, rtol=1e-4, atol=1e-6 * float(expected.abs().max()))
 
     def in_units(self, unit: float) -> Composed:
-        """The function unit·f."""
+        """The function unit·f: only the outer function changes."""
         return replace(self, outer=self.outer.in_units(unit))
 
     @property

@@ -252,6 +252,6 @@ class FeatureFunction(Function):
         return take(self.features.drawn, torch.from_numpy(evenly_spaced(count(self.features.drawn), limit)))
 
     def in_units(self, unit: float) -> FeatureFunction:
-        """The function unit·f."""
+        """The function unit·f, whose coefficients are those of f times the unit."""
         b = None if self.intercept is None else in_units(unit, self.intercept)
         return replace(self, coefficients=in_units(unit, self.coefficients), intercept=b)

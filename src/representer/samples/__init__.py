@@ -1,5 +1,6 @@
 """Where the samples of a fit are, and how they are read: in memory, or in Dask collections."""
 
+from representer.samples.folds import Folds, Splitter
 from representer.samples.in_memory import (
     Array,
     Block,
@@ -55,6 +56,7 @@ from representer.samples.targets import (
     in_memory,
     integer_type,
     is_flat,
+    label_columns,
     labelled_outputs,
     noise_weights,
     one_hot,
@@ -62,6 +64,7 @@ from representer.samples.targets import (
     refuse_missing_labels,
     refuse_unknown,
     require_targets,
+    rows_of,
     target_unit,
 )
 
@@ -71,6 +74,7 @@ __all__ = [
     "Block",
     "Column",
     "Data",
+    "Folds",
     "HeldSamples",
     "InMemory",
     "Journal",
@@ -79,6 +83,7 @@ __all__ = [
     "Records",
     "Samples",
     "SparseRows",
+    "Splitter",
     "Step",
     "TrainingSamples",
     "as_collection",
@@ -111,6 +116,7 @@ __all__ = [
     "is_missing",
     "is_single",
     "joined_groups",
+    "label_columns",
     "labelled_outputs",
     "largest_target",
     "least_noise",
@@ -128,6 +134,7 @@ __all__ = [
     "replicate_scatter",
     "require_dask",
     "require_targets",
+    "rows_of",
     "same_features",
     "sample_groups",
     "sample_rows",
