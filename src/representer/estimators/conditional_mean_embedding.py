@@ -10,12 +10,12 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import torch
 from sklearn.base import clone
+from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from representer.approximation import input_output_pair
-from representer.approximation.base import needed_features
-from representer.estimators.base import KernelLearner, fitting
+from representer.approximation import input_output_pair, needed_features
+from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting
 from representer.estimators.validation import (
     Check,
     check_alpha,
@@ -32,8 +32,7 @@ from representer.estimators.validation import (
 from representer.functions import ConditionalEmbedding, Embedding, FeatureFunction, Function
 from representer.functions.embedding import as_values, own_copy
 from representer.inspection.intervals import fold_intervals
-from representer.kernels import Gaussian, Kernel, as_kernel, is_several
-from representer.kernels.suggest import kernels_of
+from representer.kernels import Gaussian, Kernel, as_kernel, is_several, kernels_of
 from representer.operators import original, replicates
 from representer.optimize import HistoryEntry, keep_going
 from representer.problems.conditional_embedding import (
@@ -193,9 +192,9 @@ class ConditionalMeanEmbedding(KernelLearner):
 
     def __init__(
         self,
-        kernel: Any = "auto",
-        output_kernel: Any = "auto",
-        alpha: Any = "auto",
+        kernel: KernelLike = "auto",
+        output_kernel: KernelLike = "auto",
+        alpha: float | str = "auto",
         *,
         criterion: str | None = "loo",
         validation_fraction: float = 0.25,
@@ -207,7 +206,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         max_iter: int = 100,
         max_time: float | str | None = None,
         tol: float = 1e-5,
-        random_state: Any = None,
+        random_state: RandomState = None,
         verbose: int = 0,
         device: str | None = None,
         dtype: str = "float64",
@@ -230,7 +229,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         self.device = device
         self.dtype = dtype
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         return tags
@@ -320,11 +319,8 @@ class ConditionalMeanEmbedding(KernelLearner):
         self.kernel_, self.output_kernel_ = original(choice.model), problem.embedding.kernel
         self._training_samples = None
         if isinstance(samples, InMemory) and self.Y_fit_ is not None and len(self.X_fit_) == samples.n:
-            block = samples.samples
-            weights, numbers = (None if a is None else plain(a) for a in (block.weights, block.groups))
-            y = self.Y_fit_[:, 0] if flat else self.Y_fit_
-            pairwise = self.kernel_.domain == "gram"
-            self._training_samples = TrainingSamples.of(self.X_fit_, y, weights, numbers, pairwise=pairwise)
+            y, pairwise = self.Y_fit_[:, 0] if flat else self.Y_fit_, self.kernel_.domain == "gram"
+            self._training_samples = TrainingSamples.of_block(self.X_fit_, y, samples.samples, pairwise=pairwise)
         self._keep(solution)
         if self.approximation is not None:
             self.approximation_error_ = self.system_.approximation_error
@@ -336,7 +332,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         return plain(samples.samples.X, copy=True)
 
     def _settings(self, seed: int, callback: Callable[[HistoryEntry], bool]) -> EmbeddingSettings:
-        """How to search."""
+        """The arguments that say how to search."""
         return EmbeddingSettings(
             criterion=self.criterion,
             max_iter=int(self.max_iter),

@@ -8,12 +8,14 @@ import numpy as np
 import torch
 from sklearn.base import ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import Tags
 from sklearn.utils.class_weight import compute_class_weight, compute_sample_weight
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from representer.approximation import Nystroem
-from representer.estimators.base import KernelLearner, fitting
+from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting
+from representer.estimators.base import predict_set as class_sets_of
 from representer.estimators.deep_regressor import (
     DEEP_ARGUMENTS,
     DeepKernelRegressor,
@@ -29,7 +31,6 @@ from representer.estimators.deep_regressor import (
 )
 from representer.estimators.validation import Check, encode, needs_approximation
 from representer.functions import Composed, Stacked
-from representer.inspection.intervals import class_sets
 from representer.inspection.suspects import class_misfits
 from representer.kernels import Stack
 from representer.notices import warn
@@ -232,12 +233,12 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
 
     def __init__(
         self,
-        layers: Any = "auto",
-        kernel: Any = "auto",
+        layers: str | list[Any] | tuple[Any, ...] = "auto",
+        kernel: KernelLike = "auto",
         loss: str = "squared",
-        alpha: Any = "auto",
+        alpha: float | str = "auto",
         *,
-        class_weight: Any = None,
+        class_weight: dict[Any, float] | str | None = None,
         calibration: str | None = "cv",
         fit_intercept: bool = True,
         criterion: str = "auto",
@@ -248,7 +249,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         max_iter: int = 200,
         max_time: float | str | None = None,
         tol: float = 1e-6,
-        random_state: Any = None,
+        random_state: RandomState = None,
         verbose: int = 0,
         device: str | None = None,
         dtype: str = "float64",
@@ -275,7 +276,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         self.dtype = dtype
         self.warm_start = warm_start
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         return deep_tags(super().__sklearn_tags__(), self)
 
     @fitting
@@ -358,11 +359,9 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
             places = torch.from_numpy(self._labels(plain(block.Y)))
             self._keep_far_field(values.cpu(), places, block.weights, inputs)
         if isinstance(samples, InMemory):
-            block = samples.samples
-            weights = None if block.weights is None else plain(block.weights)
-            labels, own = self.classes_[self._labels(plain(block.Y))], plain(inputs, copy=True)
-            pairwise = stack.domain == "gram"
-            self._training_samples = TrainingSamples.of(own, labels, weights, samples.groups, pairwise=pairwise)
+            block, own, pairwise = samples.samples, plain(inputs, copy=True), stack.domain == "gram"
+            labels = self.classes_[self._labels(plain(block.Y))]
+            self._training_samples = TrainingSamples.of_block(own, labels, block, pairwise=pairwise)
         return self
 
     def _samples(
@@ -502,31 +501,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         tied = decisions >= largest - SAME * np.abs(decisions).max(1, keepdims=True)
         return np.where(tied, self.class_count_, -1).argmax(1)
 
-    def predict_set(self, X: Data, coverage: float = 0.9) -> np.ndarray:
-        """Which classes cannot be excluded, with a guarantee: CV+ (Romano, Sesia and Candès, 2020).
-
-        The classes are ranked by the probabilities of five fits without a fold each, which repeat the search, and which
-        the first call makes; groups, equal inputs included, are left out together. The most probable class is always
-        in the set.
-
-        Proven, for exchangeable samples (or groups): sets contain the class of a new sample with a probability of at
-        least 1 − 2a − √(2/n), where a = 1 − ``coverage``. Made data agree; tables were not measured.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features), or a sequence of what the first kernel takes
-            Inputs; with a precomputed kernel, k(X, X_train).
-        coverage : float, default=0.9
-            The share of new samples whose class shall be in its set.
-
-        Returns
-        -------
-        sets : ndarray of bool of shape (n_samples, n_classes)
-            In the order of ``classes_``; all classes, with a warning, where there are too few samples for the coverage.
-        """
-        self._check_question(X, coverage)
-        inputs = self._new_inputs(X, self.function_.kernel)
-        return class_sets(self._fold_fits(), inputs, coverage, self.classes_)
+    predict_set = class_sets_of
 
     def predict_proba(self, X: Data) -> np.ndarray:
         """Predict class probabilities.

@@ -16,13 +16,13 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 from torch import Tensor
 
 from representer.approximation import Nystroem
-from representer.estimators.base import KernelLearner, fitting
+from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting
 from representer.estimators.validation import (
     POSITIVE_OR_AUTO,
     Check,
-    Folds,
     approximated_by,
     check_targets,
+    folds_of,
     seed_of,
     warn_unconverged,
 )
@@ -34,11 +34,11 @@ from representer.notices import warn
 from representer.operators import (
     OperatorKernel,
     Representation,
+    as_operator_kernel,
     replicates,
     takes_gaps,
     takes_sparse,
 )
-from representer.operators.base import as_operator_kernel
 from representer.optimize import SearchSettings, in_squared_units, keep_going
 from representer.problems.composition import (
     Composition,
@@ -210,7 +210,7 @@ class FoldRule:
 
     def __call__(self, seen: SeenSamples) -> Splits:
         labels = None if self.labels is None else self.labels(plain(seen.block.Y))
-        folds = Folds(len(seen), self.cv, self.seed, labels, seen.groups, seen.numbers, seen.n)
+        folds = folds_of(len(seen), self.cv, self.seed, labels, seen.groups, seen.numbers, seen.n)
         return Splits(folds.some(limits.DEEP_SEARCH_ROWS if self.rows is None else self.rows), folds)
 
 
@@ -516,10 +516,10 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
 
     def __init__(
         self,
-        layers: Any = "auto",
-        kernel: Any = "auto",
+        layers: str | list[Any] | tuple[Any, ...] = "auto",
+        kernel: KernelLike = "auto",
         loss: Any = "squared",
-        alpha: Any = "auto",
+        alpha: float | str = "auto",
         *,
         epsilon: float = 0.1,
         delta: float = 1.35,
@@ -534,7 +534,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         max_iter: int = 200,
         max_time: float | str | None = None,
         tol: float = 1e-6,
-        random_state: Any = None,
+        random_state: RandomState = None,
         verbose: int = 0,
         device: str | None = None,
         dtype: str = "float64",
@@ -563,7 +563,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         self.dtype = dtype
         self.warm_start = warm_start
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         return deep_tags(super().__sklearn_tags__(), self)
 
     @fitting

@@ -14,9 +14,9 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from representer.approximation import Approximation
-from representer.approximation.base import needed_features
-from representer.estimators.base import KernelLearner, fitting
+from representer.approximation import Approximation, needed_features
+from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting
+from representer.estimators.base import predict_set as class_sets_of
 from representer.estimators.validation import (
     Check,
     check_alpha,
@@ -29,10 +29,8 @@ from representer.estimators.validation import (
     warn_unconverged,
 )
 from representer.functions import Expansion, FeatureFunction, Stacked
-from representer.inspection.intervals import class_sets
 from representer.inspection.suspects import class_misfits
-from representer.kernels import Gaussian, Kernel, Stack, as_kernel, is_bounded
-from representer.kernels.suggest import stack_of
+from representer.kernels import Gaussian, Kernel, Stack, as_kernel, is_bounded, stack_of
 from representer.operators import Representation, original, replicates
 from representer.optimize import Choice, HistoryEntry, keep_going
 from representer.preimage.probabilities import (
@@ -242,15 +240,15 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
 
     def __init__(
         self,
-        kernel: Any = "auto",
+        kernel: KernelLike = "auto",
         criterion: str | None = "loo",
-        alpha: Any = "auto",
+        alpha: float | str = "auto",
         *,
         complexity_weight: Any = "auto",
         shrinkage: float = 1.0,
         fit_intercept: bool = True,
         calibration: str | None = "loo",
-        class_weight: Any = None,
+        class_weight: dict[Any, float] | str | None = None,
         batch_size: Any = "auto",
         validation_fraction: float = 0.25,
         approximation: Approximation | None = None,
@@ -263,7 +261,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         max_time: float | str | None = None,
         tol: float = 1e-5,
         clip: float = 1e-15,
-        random_state: Any = None,
+        random_state: RandomState = None,
         verbose: int = 0,
         device: str | None = None,
         dtype: str = "float64",
@@ -328,10 +326,8 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         if isinstance(samples, InMemory):
             block, pairwise = samples.samples, kernel.domain == "gram"
             labels = self.classes_[plain(block.Y).argmax(1)]
-            numbers = None if block.groups is None else plain(block.groups)
-            weights = None if block.weights is None else plain(block.weights)
             own = self.system_.samples.X if self.system_.samples is not None else plain(inputs, copy=True)
-            self._training_samples = TrainingSamples.of(own, labels, weights, numbers, pairwise=pairwise)
+            self._training_samples = TrainingSamples.of_block(own, labels, block, pairwise=pairwise)
         weighted = sample_weight is not None or self.class_weight is not None
         self._dependence = "weights" if weighted else "groups" if groups is not None else None
         self.__dict__.pop("n_samples_seen_", None)
@@ -655,31 +651,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         probabilities = self.calibration_(estimates)
         return probabilities if self.far_field_ is None else self.far_field_(probabilities, inputs)
 
-    def predict_set(self, X: Data, coverage: float = 0.9) -> np.ndarray:
-        """Which classes cannot be excluded, with a guarantee: CV+ (Romano, Sesia and Candès, 2020).
-
-        The classes are ranked by the probabilities of five fits without a fold each, which repeat the search, and which
-        the first call makes; groups, equal inputs included, are left out together. The most probable class is always
-        in the set.
-
-        Proven, for exchangeable samples (or groups): sets contain the class of a new sample with a probability of at
-        least 1 − 2a − √(2/n), where a = 1 − ``coverage``. Made data agree; tables were not measured.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features), or a sequence of what the kernel takes
-            Inputs; with a precomputed kernel, k(X, X_train).
-        coverage : float, default=0.9
-            The share of new samples whose class shall be in its set.
-
-        Returns
-        -------
-        sets : ndarray of bool of shape (n_samples, n_classes)
-            In the order of ``classes_``; all classes, with a warning, where there are too few samples for the coverage.
-        """
-        self._check_question(X, coverage)
-        inputs = self._new_inputs(X, self.kernel_)
-        return class_sets(self._fold_fits(), inputs, coverage, self.classes_)
+    predict_set = class_sets_of
 
     def entropy(self, X: Data, kind: str | None = None) -> np.ndarray:
         """How uncertain the class of each input is, in nats.

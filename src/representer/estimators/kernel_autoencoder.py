@@ -9,14 +9,13 @@ import numpy as np
 import torch
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_array
-from sklearn.utils._missing import is_pandas_na
+from sklearn.utils import Tags, check_array
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from representer import preimage
 from representer.approximation import Nystroem
-from representer.estimators.base import KernelLearner, fitting
+from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting
 from representer.estimators.deep_regressor import (
     DEEP_ARGUMENTS,
     DeepKernelRegressor,
@@ -27,11 +26,9 @@ from representer.estimators.deep_regressor import (
 )
 from representer.estimators.validation import POSITIVE_OR_AUTO, Check, check_inputs, seed_of
 from representer.functions import Composed, CompositionNetwork, Expansion, Layer
-from representer.kernels import Kernel, as_kernel
-from representer.kernels.suggest import one_kernel, single_kernel
+from representer.kernels import Kernel, as_kernel, one_kernel, single_kernel
 from representer.notices import warn
-from representer.operators import OperatorKernel, takes_sparse
-from representer.operators.base import as_operator_kernel
+from representer.operators import OperatorKernel, as_operator_kernel, takes_sparse
 from representer.problems.autoencoder import (
     AutoencoderModel,
     AutoencoderProblem,
@@ -46,7 +43,7 @@ from representer.problems.autoencoder import (
 )
 from representer.problems.composition import Composition, squared_loss
 from representer.problems.machines import as_layer, checked_layer
-from representer.samples import Data, Samples, SparseRows, as_rows, is_dask, plain
+from representer.samples import Data, Samples, SparseRows, is_dask, label_columns, plain
 from representer.values import COUNT, NONE, NOT_NEGATIVE, instance_of, is_count, is_real, one_of
 
 # Landmarks of a fit in batches that has not been given any.
@@ -224,12 +221,12 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
     def __init__(
         self,
         n_components: Any = 2,
-        kernel: Any = "auto",
-        decoder_kernel: Any = "auto",
+        kernel: KernelLike = "auto",
+        decoder_kernel: KernelLike = "auto",
         *,
         target: Any = "auto",
-        alpha: Any = "auto",
-        encoder_alpha: Any = "auto",
+        alpha: float | str = "auto",
+        encoder_alpha: float | str = "auto",
         fit_intercept: bool = True,
         supervision: float = 0.0,
         preimage: str = "auto",
@@ -243,7 +240,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         max_iter: int = 200,
         max_time: float | str | None = None,
         tol: float = 1e-5,
-        random_state: Any = None,
+        random_state: RandomState = None,
         verbose: int = 0,
         device: str | None = None,
         dtype: str = "float64",
@@ -418,7 +415,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
             raise ValueError(f"Found {n} sample (n_samples = {n}): an autoencoder needs at least 2.")
         return problem
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         if isinstance(self.kernel, str):
             tags.input_tags.allow_nan = False  # "auto" is a kernel of vectors here
@@ -464,7 +461,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         return self.function_.inputs(self._new_inputs(X, self.function_.kernel))
 
     def _network(self) -> torch.nn.Module:
-        """The encoder."""
+        """The network of the encoder, from data to codes."""
         return CompositionNetwork([f.loaded for f in self.function_.inner[: self.code_layer_ + 1]]).cpu()
 
     def _codes(self, X: Data) -> Tensor:
@@ -705,55 +702,3 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
 
     deep_kernel_ = DeepKernelRegressor.deep_kernel_
     to_torch = DeepKernelRegressor.to_torch
-
-
-# -- labels as further targets ----------------------------------------------------------------------------------------
-def label_columns(y: Data, rows: np.ndarray) -> np.ndarray:
-    """Columns for the labels of some samples, NaN where one is missing: numbers (floats) as they are, classes (anything
-    else) as one column each."""
-    if y is None:
-        raise ValueError("supervision is positive, but fit got no y. Pass labels, or set supervision=0.")
-    y, n = np.asarray(plain(rows_of(y, rows))), len(rows)
-    if y.ndim not in (1, 2) or len(y) != n:
-        raise ValueError(f"y must have shape ({n},) or ({n}, n_outputs), one row a sample; got {y.shape}.")
-    if y.dtype.kind not in "fiubUSO":
-        raise ValueError(f"y must hold numbers or class labels; got entries of type {y.dtype}.")
-    return np.concatenate([_columns(column) for column in y.reshape(n, -1).T], axis=1)
-
-
-def rows_of(y: Data, rows: np.ndarray) -> Data:
-    """The labels of some samples, which may be all; what does not fit is left to be complained about."""
-    if y is None:
-        return y
-    if is_dask(y):
-        return np.asarray(as_rows(y, "y")[rows].compute())
-    labels = np.asarray(plain(y))
-    return labels[rows] if labels.ndim and len(labels) > max(len(rows), rows[-1]) else y
-
-
-def _columns(column: np.ndarray) -> np.ndarray:
-    """One output of y: numbers as they are, classes one-hot; NaN where it is missing."""
-    missing = np.array([_is_missing(entry) for entry in column])
-    if missing.all():
-        raise ValueError("Every label in y is missing (NaN or None): there is nothing for codes to serve.")
-    known = column[~missing]
-    if known.dtype == object and all(isinstance(entry, float) for entry in known):
-        known = known.astype(float)
-    if known.dtype.kind == "f":
-        if np.isinf(known).any():
-            raise ValueError("Input y contains infinity.")
-        values = known[:, None].astype(float)
-    else:
-        try:
-            values = (known[:, None] == np.unique(known)).astype(float)
-        except TypeError as error:
-            raise ValueError(f"The class labels in y must be of one type ({error}).") from error
-    filled = np.full((len(column), values.shape[1]), np.nan)
-    filled[~missing] = values
-    return filled
-
-
-def _is_missing(entry: object) -> bool:
-    if entry is None or is_pandas_na(entry):
-        return True
-    return isinstance(entry, float | np.floating) and bool(np.isnan(entry))

@@ -7,14 +7,14 @@ from typing import Any, Self
 import numpy as np
 import torch
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from representer.approximation import Approximation, Nystroem, RandomFeatures, TensorSketch, approximation_error
-from representer.estimators.base import KernelLearner, fitting
+from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting
 from representer.estimators.validation import DTYPES, check_inputs, seed_of
 from representer.functions import FeatureFunction, FeatureNetwork, StoredFeatures
-from representer.kernels import Kernel, as_kernel
-from representer.kernels.suggest import one_kernel, single_kernel
+from representer.kernels import Kernel, as_kernel, one_kernel, single_kernel
 from representer.operators import Adapted, Representation, original, takes_sparse
 from representer.samples import Block, Data, InMemory, OnDask, Samples, SparseRows, count, is_dask, plain
 from representer.samples import rows as limits
@@ -77,10 +77,10 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLe
 
     def __init__(
         self,
-        kernel: Any = "auto",
+        kernel: KernelLike = "auto",
         approximation: Approximation | None = None,
         *,
-        random_state: Any = None,
+        random_state: RandomState = None,
         device: str | None = None,
         dtype: str = "float64",
     ):
@@ -99,7 +99,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLe
         """Does the approximation take any kernel? What is suggested for sparse rows and gaps has no other features."""
         return not isinstance(self.approximation, RandomFeatures | TensorSketch)
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = False  # a Gram matrix has no approximation
         if isinstance(self.kernel, str):
@@ -171,7 +171,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLe
         return self.features_.landmarks
 
     def _network(self) -> torch.nn.Module:
-        """The features."""
+        """The network of the feature map."""
         return FeatureNetwork(self.features_.map)
 
     def _supported_function(self) -> FeatureFunction:

@@ -7,13 +7,13 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from representer.approximation import Approximation, Falkon
-from representer.approximation.base import needed_features
-from representer.estimators.base import KernelLearner, fitting
+from representer.approximation import Approximation, Falkon, needed_features
+from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting
 from representer.estimators.validation import (
     DTYPES,
     Check,
@@ -33,10 +33,16 @@ from representer.inspection.intervals import (
     with_deviation,
 )
 from representer.inspection.suspects import left_out_misfits
-from representer.kernels import Stack
-from representer.kernels.suggest import stack_of
-from representer.operators import Decomposable, Operator, OperatorKernel, Representation, original, replicates
-from representer.operators.base import as_operator_kernel
+from representer.kernels import Stack, stack_of
+from representer.operators import (
+    Decomposable,
+    Operator,
+    OperatorKernel,
+    Representation,
+    as_operator_kernel,
+    original,
+    replicates,
+)
 from representer.optimize import SearchSettings
 from representer.problems.ridge import RidgeModel, RidgeProblem, RidgeSolution
 from representer.problems.stack import (
@@ -216,9 +222,9 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
 
     def __init__(
         self,
-        kernel: Any = "auto",
+        kernel: KernelLike = "auto",
         operator: Operator | Literal["learn"] | None = None,
-        alpha: Any = "auto",
+        alpha: ArrayLike = "auto",
         *,
         criterion: Criterion = "loo",
         fit_intercept: bool = True,
@@ -229,7 +235,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         max_time: float | str | None = None,
         tol: float = 1e-5,
         n_restarts: int = 1,
-        random_state: Any = None,
+        random_state: RandomState = None,
         verbose: int = 0,
         device: str | None = None,
         dtype: str = "float64",

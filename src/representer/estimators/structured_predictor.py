@@ -9,19 +9,19 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
+from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from representer.approximation import input_output_pair
-from representer.approximation.base import needed_features
+from representer.approximation import input_output_pair, needed_features
 from representer.estimators import validation
-from representer.estimators.base import KernelLearner, fitting
+from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting
 from representer.functions import Embedding, EmbeddingFunction, Expansion, FeatureFunction, function_network
 from representer.functions.embedding import squared_distances
 from representer.inspection.explanation import Explanation
 from representer.inspection.intervals import fold_sets
-from representer.kernels import Kernel, as_kernel, is_several
-from representer.kernels.suggest import kernels_of
+from representer.kernels import Kernel, as_kernel, is_several, kernels_of
 from representer.operators import (
     ConditionalCovariance,
     Operator,
@@ -201,10 +201,10 @@ class StructuredPredictor(KernelLearner):
 
     def __init__(
         self,
-        kernel: Any = "auto",
-        output_kernel: Any = "rbf",
+        kernel: KernelLike = "auto",
+        output_kernel: KernelLike = "rbf",
         operator: Any = None,
-        alpha: Any = "auto",
+        alpha: ArrayLike = "auto",
         *,
         n_components: Any = "auto",
         fit_intercept: bool = False,
@@ -218,7 +218,7 @@ class StructuredPredictor(KernelLearner):
         max_time: float | str | None = None,
         tol: float = 1e-5,
         n_restarts: int = 1,
-        random_state: Any = None,
+        random_state: RandomState = None,
         verbose: int = 0,
         device: str | None = None,
         dtype: str = "float64",
@@ -244,12 +244,12 @@ class StructuredPredictor(KernelLearner):
         self.device = device
         self.dtype = dtype
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         return tags
 
-    def set_params(self, **params: Any) -> Any:
+    def set_params(self, **params: Any) -> Self:
         """Set parameters, ``decoder__max_iter`` also where the decoder is given by its name."""
         if any(name.startswith("decoder__") for name in params):
             decoder = params.get("decoder", self.decoder)
@@ -379,7 +379,7 @@ class StructuredPredictor(KernelLearner):
         def splits(pairs: Pairs) -> list[tuple[np.ndarray, np.ndarray]]:
             known = pairs.known(pairs.groups)
             groups = None if known is None else np.unique(plain(known), return_inverse=True)[1]
-            folds = validation.Folds(len(pairs), self.cv, seed, groups=groups)()
+            folds = validation.folds_of(len(pairs), self.cv, seed, groups=groups)()
             return [(train.numpy(), test.numpy()) for train, test in folds]
 
         loss = None if self.task_loss is None else self._task_loss

@@ -426,7 +426,7 @@ class AutoencoderProblem(DeepRegression):
 
     @cached_property
     def space(self) -> TargetSpace:
-        """Where reconstructions live."""
+        """The space in which reconstructions live: vectors, or the RKHS of a kernel."""
         restore, data = self._encoded[2], self.data
         kernel = original(self.model.kernel if restore.kernel is None else restore.kernel)
         scalar = kernel.kernel if isinstance(kernel, Decomposable) else None

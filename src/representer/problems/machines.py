@@ -9,10 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from representer.functions import Layer
-from representer.kernels import Kernel, Matern, Polynomial, Stack, as_kernel
-from representer.kernels.suggest import stack_of
-from representer.operators import Decomposable, OperatorKernel, Representation, takes_gaps
-from representer.operators.base import as_operator_kernel
+from representer.kernels import Kernel, Matern, Polynomial, Stack, as_kernel, stack_of
+from representer.operators import Decomposable, OperatorKernel, Representation, as_operator_kernel, takes_gaps
 from representer.optimize import SearchSettings
 from representer.problems.composition import Composition, squared_loss
 from representer.problems.deep import DeepModel, SeenSamples, Splits
@@ -30,7 +28,7 @@ def as_layer(stated: object) -> Layer:
     if isinstance(stated, Layer):
         return stated
     if is_count(stated):
-        return Layer(Polynomial(1, gamma="scale"), int(stated))  # type: ignore[call-overload]
+        return Layer(Polynomial(1, gamma="scale"), int(stated))
     if isinstance(stated, tuple | list) and len(stated) == 2:
         kernel, size = stated
         function = callable(kernel) and not isinstance(kernel, Kernel | OperatorKernel)

@@ -327,7 +327,7 @@ class InMemory(Samples):
 
     @property
     def held(self) -> Block:
-        """All samples."""
+        """All samples, since they are in memory."""
         return self.samples
 
     def rows(self, index: np.ndarray) -> Block:
@@ -451,6 +451,12 @@ class TrainingSamples:
     def of(cls, X: Data, y: Data, weights: object, groups: object, *, pairwise: bool) -> TrainingSamples:
         """The samples of positive weight; weights and groups may be None."""
         return cls(X, y, {"sample_weight": weights, "groups": groups}, pairwise).positive()
+
+    @classmethod
+    def of_block(cls, X: Data, y: Data, block: Block, *, pairwise: bool) -> TrainingSamples:
+        """The samples of positive weight, with the weights and groups of a block of them."""
+        weights, groups = (None if a is None else plain(a) for a in (block.weights, block.groups))
+        return cls.of(X, y, weights, groups, pairwise=pairwise)
 
     @property
     def n(self) -> int:

@@ -60,7 +60,7 @@ class ComposedSystem(FittedSystem):
         return self.outer.residual()
 
     def norm(self) -> float:
-        """‖f_L‖."""
+        """‖f_L‖, the norm of the outer function in its RKHS."""
         return self.outer.norm()
 
     def report(self, samples: Samples, loss: Loss) -> FitReport:

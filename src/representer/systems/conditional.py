@@ -59,7 +59,7 @@ class WeightSystem(System):
         vars(self).update(state)
 
     def function(self) -> ConditionalEmbedding:
-        """The fitted embedding."""
+        """The fitted embedding x ↦ μ_x with the weights of this system."""
         w = self.weights.sample_weight
         shares = None if w is None else w / w.sum()
         return replace(self.targets, weights=self.weights, total_is_one=self.weights.intercept, shares=shares)
@@ -100,7 +100,7 @@ class WeightSystem(System):
         return function, log_densities
 
     def at_rest(self) -> WeightSystem:
-        """The system itself."""
+        """The system itself, which holds nothing beside its arrays."""
         return self
 
     def forget_inverse(self) -> None:

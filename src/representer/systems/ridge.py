@@ -161,7 +161,7 @@ class FittedSystem(System):
 
     @abstractmethod
     def norm(self) -> float:
-        """‖f‖."""
+        """‖f‖, the norm of the fitted function in its RKHS."""
 
     def left_out_sample(self) -> tuple[Block, Tensor]:
         """Samples that stand for all, or all, and for each the prediction by the fit without its group."""
@@ -962,7 +962,7 @@ class FeatureRidge(RidgeScope):
     def start(
         self, kernel: OperatorKernel, samples: Samples, seed: int, *, intercept: bool, learned: bool, searched: bool
     ) -> RidgeData:
-        """All samples."""
+        """The data of all samples, from which an exact fit starts."""
         data = training_data(kernel, samples.rows(np.arange(samples.n)), intercept=intercept)
         m = self.approximation.size(samples.n)
         needed = 4 * samples.n * m * data.Y.element_size()
@@ -995,7 +995,7 @@ class SummedRidge(RidgeScope):
         return training_data(kernel, samples.rows(search).positive_part(), intercept=intercept)
 
     def searched(self, data: RidgeData, seed: int) -> RidgeData:
-        """All of them."""
+        """All of the data: an exact search leaves none out."""
         return data
 
 
