@@ -25,6 +25,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from representer import EmbeddingClassifier
 from representer.approximation import Landmarks, Nystroem, RandomFeatures
+from representer.estimators.validation import seed_of
 from representer.functions import Expansion, FeatureFunction
 from representer.kernels import (
     Callable,
@@ -40,7 +41,7 @@ from representer.kernels import (
 from representer.objectives import LeaveOneOutRisk
 from representer.preimage.probabilities import EmbeddingCalibration, calibrate_embedding
 from representer.problems import class_embedding
-from representer.problems.embedding import EmbeddingSearch
+from representer.problems.embedding import EmbeddingSearch, held_out_rows
 
 PAPER = {"criterion": "rademacher", "fit_intercept": False, "shrinkage": 0.0, "calibration": None}
 NOT_REPEATED = {
@@ -232,6 +233,28 @@ def test_gradients_of_a_network_by_finite_differences(three, monkeypatch):
 
 
 # -- the same thing in two ways ---------------------------------------------------------------------------------------
+def test_equation_13_is_minimised_as_it_is_printed():
+    """Clipped estimates of the held-out part plus τ r of the fit to the rest, with nothing but alpha to choose."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 2))
+    y = (X[:, 0] + 0.5 * rng.normal(size=80) > 0).astype(int)
+    options = {"fit_intercept": False, "calibration": None, "complexity_weight": 0.02, "random_state": 0}
+    model = EmbeddingClassifier(Gaussian(0.7), "validation", **options).fit(X, y)
+    held = held_out_rows(torch.from_numpy(y), 0.25, seed_of(0)).numpy()
+    rest = np.setdiff1d(np.arange(80), held)
+    K, Y = Gaussian(0.7)(X).numpy(), np.eye(2)[y]
+
+    def printed(alpha):
+        C = np.linalg.solve(K[np.ix_(rest, rest)] + len(rest) * alpha * np.eye(len(rest)), Y[rest])
+        right = (K[np.ix_(held, rest)] @ C * Y[held]).sum(1)
+        r = np.sqrt(np.trace(C.T @ K[np.ix_(rest, rest)] @ C))
+        return -np.log(right.clip(1e-15, 1.0)).mean() + 0.02 * r
+
+    assert model.criterion_value_ == pytest.approx(printed(model.alpha_), rel=1e-6)
+    near = [printed(model.alpha_ * factor) for factor in (0.97, 1.03)]  # it jumps where an estimate is clipped
+    assert printed(model.alpha_) <= min(near) + 1e-6
+
+
 @pytest.mark.parametrize("criterion", ["loo", "rademacher", "validation"])
 def test_explicit_features_equal_the_gram_matrix(three, criterion):
     X, y = three

@@ -15,21 +15,24 @@ import torch
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
+import representer
 from representer import (
     Checkpoint,
     ConditionalMeanEmbedding,
     DeepKernelClassifier,
+    DeepKernelPCA,
     DeepKernelRegressor,
     EmbeddingClassifier,
     KernelAutoencoder,
     OperatorRidge,
     StructuredPredictor,
+    cli,
 )
 from representer.approximation import Landmarks, Nystroem
 from representer.kernels import Gaussian
 from representer.optimize import lbfgs, with_gradient
 from representer.persistence import ModelFileError
-from representer.persistence.checkpoints import FileJournal, read_record
+from representer.persistence.checkpoints import FileJournal, identity, read_record
 from representer.persistence.known import known
 from representer.samples import Block, InMemory, close_journal, on_dask, open_journal
 
@@ -49,6 +52,8 @@ LEARNERS = {
     "batches": EmbeddingClassifier(Gaussian("auto"), solver="adam", batch_size=20, max_iter=3),
     "structured": StructuredPredictor(Gaussian("auto"), Gaussian("auto"), max_iter=5),
     "conditional": ConditionalMeanEmbedding(Gaussian("auto"), max_iter=5),
+    "levels": DeepKernelPCA([3, 2], Gaussian("median"), eta=[1.0, 0.2]),
+    "levels by Newton": DeepKernelPCA([2, 2], Gaussian("median"), solver="riemannian"),
     "sums": OperatorRidge(Gaussian("auto"), approximation=Nystroem(10)),
 }
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -214,6 +219,59 @@ def test_a_sum_on_dask_goes_on_at_its_next_chunks(tmp_path: Path, monkeypatch: p
     resumed = clone(model).set_callbacks(checkpoint).fit(chunks, targets)
     assert kept[:4] == [1, 2, 3, 4]
     np.testing.assert_allclose(resumed.predict(data), expected, rtol=1e-10)
+
+
+def test_other_data_on_dask_are_other_fits() -> None:
+    da, dd = pytest.importorskip("dask.array"), pytest.importorskip("dask.dataframe")
+    import pandas as pd
+
+    model, data = OperatorRidge(), np.arange(600.0).reshape(300, 2)
+    changed = data.copy()
+    changed[-1, 0] += 1.0  # in the last chunk
+
+    def told(X):
+        return identity(model, X, None, {})
+
+    arrays = [da.from_array(data, chunks=(c, -1)) for c in (100, 100, 150)] + [da.from_array(changed, chunks=(100, -1))]
+    assert told(arrays[0]) == told(arrays[1]) and len({told(array) for array in arrays}) == 3
+    frames = [pd.DataFrame(data, columns=list(names)) for names in ("ab", "ab", "ac")] + [pd.DataFrame(changed)]
+    frames = [dd.from_pandas(frame, npartitions=3) for frame in frames]
+    assert told(frames[0]) == told(frames[1]) and len({told(frame) for frame in frames}) == 3
+
+
+def test_a_fit_from_the_command_line_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = tmp_path / "table.csv"
+    np.savetxt(table, np.column_stack([X, y]), delimiter=",", header="a,b,y", comments="")
+    asked, ask, limit = [], FileJournal.answer, np.inf
+
+    def asked_or_killed(journal, question, compute):
+        def computed():
+            asked.append(question)
+            if len(asked) > limit:
+                raise Killed
+            return compute()
+
+        return ask(journal, question, computed)
+
+    def fit(out: str) -> int:
+        asked.clear()
+        return cli.fit_table(table, "y", [], tmp_path / out, "OperatorRidge", None, 2, True, every=1e-9)
+
+    monkeypatch.setattr(FileJournal, "answer", asked_or_killed)
+    assert fit("alone") == 0
+    n_questions = len(asked)
+    assert n_questions > 10
+    limit = n_questions // 3
+    for _ in range(2):
+        with pytest.raises(Killed):
+            fit("killed")
+    assert [path.name for path in (tmp_path / "killed").iterdir()] == ["checkpoints"]
+    limit = np.inf
+    assert fit("killed") == 0 and len(asked) <= n_questions - 2 * (n_questions // 3)
+    assert {path.name for path in (tmp_path / "killed").iterdir()} == {"model.representer", "report.json"}
+    one, two = (representer.load(tmp_path / name) for name in ("alone", "killed"))
+    frame = two._training_samples.X
+    np.testing.assert_allclose(one.predict(frame), two.predict(frame), rtol=1e-10)
 
 
 def test_a_torn_file_is_read_up_to_the_tear(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from representer import (
     StructuredPredictor,
 )
 from representer.approximation import Nystroem, RandomFeatures, TensorSketch
-from representer.kernels import Gaussian, Laplacian, Linear, Matern, Polynomial, RationalQuadratic
+from representer.kernels import Gaussian, Laplacian, Linear, Matern, Polynomial, RationalQuadratic, Spectrum
 from representer.operators import Dense
 
 rng = np.random.default_rng(0)
@@ -70,18 +70,52 @@ def test_a_network_has_the_values_of_the_learner(name: str) -> None:
     np.testing.assert_allclose(values, expected.reshape(values.shape), rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize(
-    "model",
-    [
-        StructuredPredictor("rbf", "rbf", alpha=0.1),
-        DeepKernelPCA([2, 1], random_state=0),
-    ],
-    ids=lambda model: type(model).__name__,
-)
-def test_what_is_no_network_says_so(model) -> None:
-    model = model.fit(X, y) if hasattr(model, "predict") else model.fit(X)
-    with pytest.raises(ValueError, match="is no network"):
-        model.to_torch()
+def test_a_structured_predictor_becomes_the_scores_of_its_candidates() -> None:
+    model = StructuredPredictor(Gaussian(1.2), Gaussian(0.5), alpha=0.1, decoder="candidates").fit(X, Y)
+    network, new = model.to_torch(), torch.from_numpy(NEW)
+    candidates = model._candidates()
+    scores = network(new).detach().numpy()
+    np.testing.assert_allclose(scores, model.score_candidates(NEW, candidates), rtol=1e-10, atol=1e-10)
+    np.testing.assert_array_equal(candidates[scores.argmax(1)], model.predict(NEW))
+    few = model.to_torch(Y[:4])
+    np.testing.assert_allclose(few(new).detach(), model.score_candidates(NEW, Y[:4]), rtol=1e-10, atol=1e-10)
+    program = torch.export.export(few, (new,), dynamic_shapes=({0: torch.export.Dim("rows", min=2)},)).module()
+    for rows in (new, torch.from_numpy(X)):
+        np.testing.assert_allclose(program(rows).detach(), few(rows).detach(), rtol=1e-10, atol=1e-10)
+
+
+LEVELS = {
+    "one level": DeepKernelPCA([2], Gaussian(1.5)),
+    "coupled": DeepKernelPCA([3, 2], [Gaussian(1.5), Gaussian(1.0)], eta=[1.0, 0.5]),
+    "linear": DeepKernelPCA([3, 2], [Gaussian(1.5), "linear"]),
+    "levelwise": DeepKernelPCA([3, 2], Gaussian(1.5), solver="levelwise"),
+    "smoother": DeepKernelPCA([3, 2], Gaussian(1.5), extension="smoother"),
+}
+
+
+@pytest.mark.parametrize("name", LEVELS)
+def test_levels_become_a_network_that_is_exported(name: str) -> None:
+    """An exported program takes steps of a fixed number: new samples near the others need no more."""
+    model = LEVELS[name].fit(X)
+    near = 0.9 * X[:9] + 0.1 * X[9:18]
+    network, rows = model.to_torch(), torch.export.Dim("rows", min=2)
+    np.testing.assert_allclose(network(torch.from_numpy(NEW)).detach(), model.transform(NEW), rtol=1e-10, atol=1e-10)
+    program = torch.export.export(network, (torch.from_numpy(near),), dynamic_shapes=({0: rows},))
+    file = io.BytesIO()
+    torch.export.save(program, file)
+    file.seek(0)
+    again = torch.export.load(file).module()
+    for new in (near, X):
+        np.testing.assert_allclose(again(torch.from_numpy(new)).detach(), model.transform(new), atol=1e-10)
+
+
+def test_what_is_no_network_says_so() -> None:
+    words = ["abc", "abd", "bcd", "cde", "aab"]
+    with pytest.raises(ValueError, match="network of dense vectors"):
+        DeepKernelPCA([2], Spectrum(2)).fit(words).to_torch()
+    gram = np.exp(-0.5 * np.square(y[:, None] - y))
+    with pytest.raises(ValueError, match="precomputed output kernel does not have"):
+        StructuredPredictor(Gaussian(1.2), "precomputed", alpha=0.1).fit(X, gram).to_torch(gram[:2])
 
 
 KERNELS = {

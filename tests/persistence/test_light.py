@@ -9,7 +9,7 @@ import pytest
 from sklearn.base import clone
 
 import representer
-from representer import EmbeddingClassifier, OperatorRidge
+from representer import DeepKernelRegressor, EmbeddingClassifier, OperatorRidge
 from representer.approximation import Nystroem
 from representer.kernels import Gaussian, Spectrum
 
@@ -46,6 +46,32 @@ def test_light_models_of_other_learners_and_data() -> None:
     light = model.compressed(1e-6)
     assert light.compression_.anchors <= len(set(words))
     np.testing.assert_allclose(light.predict(words), model.predict(words), rtol=1e-4)
+
+
+STACKS = {
+    "default": OperatorRidge(random_state=0),
+    "classes": EmbeddingClassifier(random_state=0),
+    "layers": DeepKernelRegressor([2], max_iter=5, n_restarts=1, random_state=0),
+}
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("name", STACKS)
+def test_stacks_and_layers_are_compressed_member_by_member(name: str, tmp_path: Path) -> None:
+    inputs, new = rng.normal(size=(80, 2)), rng.normal(size=(40, 2))
+    target = inputs[:, 0] + np.sin(2 * inputs[:, 1])
+    model = clone(STACKS[name]).fit(inputs, target > 0 if name == "classes" else target)
+    light = model.compressed(1e-3)
+    method = "embedding" if name == "classes" else "predict"
+    before, after = (getattr(one, method)(inputs) for one in (model, light))
+    centred = before - np.reshape(0.0 if model.function_.intercept is None else model.function_.intercept, (-1,))
+    loss = light.compression_
+    assert np.abs(after - before).max() / np.abs(centred).max() <= loss.error * (1 + 1e-6) <= 1e-3
+    assert loss.anchors < loss.anchors_before
+    difference = np.abs(getattr(light, method)(new) - getattr(model, method)(new)).max()
+    assert difference < 5e-3 * np.abs(before).max()
+    again = representer.load(light.save(tmp_path / "light"))
+    np.testing.assert_array_equal(getattr(again, method)(new), getattr(light, method)(new))
 
 
 def test_what_is_light_already_says_so() -> None:

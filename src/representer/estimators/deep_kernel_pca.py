@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_array
+from sklearn.utils import Tags, check_array
 from sklearn.utils._set_output import _wrap_data_with_container
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
@@ -18,13 +18,13 @@ from torch import Tensor
 from representer.approximation import Nystroem
 from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.operator_ridge import OperatorRidge
-from representer.estimators.validation import Check, approximated_by, kernel_domain, seed_of, single_kernel
+from representer.estimators.validation import Check, approximated_by, seed_of
 from representer.functions.levels import Levels
 from representer.inspection import levels as inspection
 from representer.inspection.levels import ApproximationBounds
-from representer.kernels import Gaussian, Kernel
+from representer.kernels import Gaussian, Kernel, single_kernel
 from representer.notices import NumericalWarning, warn
-from representer.operators import takes_sparse
+from representer.operators import kernel_domain, takes_sparse
 from representer.optimize import HistoryEntry, SearchSettings
 from representer.preimage import Network
 from representer.preimage.levels import METHODS, LevelPreimages
@@ -118,6 +118,8 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         Precision of the computations; in single precision the search ends at a residual of 1e-5 to 5e-4.
     device : str, default=None
         Where to compute, as in ``torch.device``.
+    warm_start : bool, default=False
+        Does the next ``fit`` start from the hidden features that the last one has found, instead of ``init``?
 
     Attributes
     ----------
@@ -198,6 +200,7 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         verbose: int = 0,
         dtype: str = "float64",
         device: str | None = None,
+        warm_start: bool = False,
     ):
         self.n_components = n_components
         self.kernel = kernel
@@ -216,6 +219,7 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         self.verbose = verbose
         self.dtype = dtype
         self.device = device
+        self.warm_start = warm_start
 
     # -- arguments ----------------------------------------------------------------------------------------------------
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -255,7 +259,7 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
             params["kernel"] = tuple(entries) if isinstance(kernel, tuple) else entries
         return super().set_params(**params)
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags, kernel = super().__sklearn_tags__(), self.kernel
         first = kernel[0] if isinstance(kernel, list | tuple) and len(kernel) else kernel
         tags.input_tags.pairwise, tags.input_tags.sparse = kernel_domain(first) == "gram", takes_sparse(first)
@@ -325,7 +329,8 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
             callback=self._iteration_callback(),
             deadline=self._deadline,
         )
-        return LevelSearch(self.solver, settings, self.init, self.learning_rate)
+        last = self.function_ if self.warm_start and hasattr(self, "function_") else self.init
+        return LevelSearch(self.solver, settings, last, self.learning_rate)
 
     def _keep(self, problem: LevelsProblem, choice: LevelSolution, function: Levels) -> None:
         """Keep what was found, and warn of what it is not."""

@@ -16,7 +16,7 @@ rounding, and points near them have hidden features near theirs.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -42,6 +42,8 @@ ROUNDING = 16.0
 FARTHEST = 3.0
 # A solution is determined if the rounding of its equations moves no hidden feature by more than eps to this power.
 DETERMINED = 0.25
+# An exported program cannot ask whether it has converged: it takes so many steps, a few more than most samples need.
+EXPORTED_STEPS = 20
 # A solution further from its start than so many Newton steps from there may belong to another sample.
 REACH = 3.0
 
@@ -347,8 +349,21 @@ class Levels(Function):
 
     @property
     def terms_of(self) -> Data:
-        """The training samples."""
+        """The training samples, to which the terms of the first level belong."""
         return self.data.anchors
+
+    def network(self) -> LevelsNetwork:
+        """The hidden features of vectors as a ``torch.nn.Module`` on the processor."""
+        if self.data.kernel.domain != "vectors" or self.data.representation.sparse:
+            raise ValueError(
+                f"to_torch makes a network of dense vectors, and these levels see {self.data.kernel.domain}. Use "
+                "transform, or save the model."
+            )
+        return LevelsNetwork(replace(self, data=replace(self.data, representation=self._on_processor)))
+
+    @property
+    def _on_processor(self) -> Representation:
+        return replace(self.data.representation, device=None)
 
     def _smoothed(self, rows: Tensor) -> Tensor:
         """The mean of the training samples' hidden features, weighted by a power of k(x, x_n)."""
@@ -365,6 +380,58 @@ class Levels(Function):
                 "Use a kernel that is not (rbf, laplacian), or extension='exact'."
             )
         return smoothed(rows, torch.cat(self.equations.hidden, 1), self.sharpness)
+
+
+class LevelsNetwork(torch.nn.Module):
+    """Hidden features of all levels as a ``torch.nn.Module``.
+
+    Called, it solves the equations of new samples as the levels do. Where ``torch.export`` traces it, it takes a number
+    of quasi-Newton steps that does not depend on the numbers, and nothing looks after samples that need more.
+    """
+
+    anchors: Tensor
+    left_over: Tensor
+    inverses: Tensor
+
+    def __init__(self, levels: Levels):
+        super().__init__()
+        self.levels = levels
+        equations = levels.equations
+        if levels.extension != "smoother" and equations.coupled and not equations.is_linear:
+            samples = torch.arange(len(equations.training))
+            self.register_buffer("left_over", equations._within(equations.training, equations.forward))
+            self.register_buffer("inverses", equations._inverse_jacobians(samples))
+        self.register_buffer("anchors", levels.data.loaded.anchors)
+
+    def forward(self, X: Tensor) -> Tensor:
+        """The hidden features (n, Σ s_j)."""
+        if not torch.compiler.is_compiling():
+            return self.levels(X)
+        levels, equations = self.levels, self.levels.equations
+        k = levels.data.loaded.kernel._gram(X.to(self.anchors), self.anchors)
+        if levels.extension == "smoother":
+            return smoothed(k, torch.cat(equations.hidden, 1), levels.sharpness)
+        rows, nearest = levels.data.centered(k), levels.data.nearest(k)
+        start = equations.training[nearest]
+        change = rows @ equations.hidden[0] / equations.etas[0] - equations.forward[nearest]
+        if not hasattr(self, "inverses"):
+            return equations._following(change, start)
+        return self._stepped(start, equations.forward[nearest] + change, nearest)
+
+    def _stepped(self, x: Tensor, forward: Tensor, nearest: Tensor) -> Tensor:
+        """Broyden's method from the nearest samples, whose inverse Jacobians are known."""
+        within, left_over, B = self.levels.equations._within, self.left_over[nearest], self.inverses[nearest]
+        F = within(x, forward) - left_over
+        for _ in range(EXPORTED_STEPS):
+            step = -(B @ F[:, :, None])[:, :, 0]
+            new = within(x + step, forward) - left_over
+            moved = (B @ (new - F)[:, :, None])[:, :, 0]
+            size = (step * moved).sum(1)
+            safe = size.abs() > torch.finfo(x.dtype).tiny
+            factor = torch.where(safe, 1.0 / torch.where(safe, size, 1.0), 0.0)
+            B = B + factor[:, None, None] * (step - moved)[:, :, None] * (step[:, None, :] @ B)
+            x, F = x + step, new
+        return x
 
 
 @dataclass(frozen=True)

@@ -1,24 +1,31 @@
-"""What is known of a fitted model, as one page of HTML that needs nothing else."""
+"""What is known of a fitted model, as one page of HTML that needs nothing else.
+
+A report reads the attributes of a learner and asks what others may ask, too.
+"""
 
 from __future__ import annotations
 
 import os
+import platform
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib import resources
+from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 import torch
 
-from representer.kernels import Kernel, seen_inside
-from representer.operators import Adapted, Representation
-from representer.samples import Data, count, plain, take
-from representer.samples.rows import evenly_spaced
+from representer import plotting
+from representer.functions import Function
+from representer.inspection.explanation import kernel_of, points_of, representation_of
+from representer.kernels import Kernel, Stack, seen_inside
+from representer.operators import Adapted, OperatorKernel, Representation
+from representer.samples import Data, count, evenly_spaced, plain, take
 
 # Samples whose Gram matrix shows the spectrum.
 SPECTRUM_ROWS = 500
@@ -74,7 +81,7 @@ class Report:
 
 
 # -- numbers ----------------------------------------------------------------------------------------------------------
-def short(value: Any) -> str:
+def short(value: object) -> str:
     """A value in few characters."""
     if isinstance(value, float | np.floating):
         return f"{value:.4g}"
@@ -82,7 +89,7 @@ def short(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 
-def kernel_words(kernel: Any) -> str:
+def kernel_words(kernel: object) -> str:
     """A kernel as code with few digits: without the maps to columns before it, and lists of numbers by their range.
 
     Examples
@@ -143,3 +150,206 @@ def reliability(probabilities: np.ndarray, labels: np.ndarray, edges: Sequence[f
             numbers = f"{int(inside.sum())}", f"{top[inside].mean():.3f}", f"{right[inside].mean():.3f}"
             rows.append((f"{low:.2f} – {high:.2f}", *numbers))
     return rows
+
+
+# -- a page about a learner -------------------------------------------------------------------------------------------
+SHOWN = 10
+EDGES = (0.0, 0.5, 0.7, 0.8, 0.9, 0.95, 1.0)
+# alpha beside the largest eigenvalue: below the first it is lost in rounding, above the second nothing is learned.
+LOWEST, HIGHEST = 1e-12, 1e2
+
+
+class Reported(Protocol):
+    """What a report asks of a fitted learner; what only some learners have, it looks up."""
+
+    @property
+    def misfit_(self) -> np.ndarray:
+        """How little the fit without it expects each training sample."""
+
+    @property
+    def suspects_(self) -> np.ndarray:
+        """The numbers of the training samples by their misfit."""
+
+    @property
+    def relevance_(self) -> np.ndarray:
+        """How much each column matters."""
+
+    def _explained_function(self) -> Function: ...
+    def _fitted_inputs(self) -> Data: ...
+    def _data_kernel(self) -> Kernel | OperatorKernel | Stack: ...
+    def _left_out_answers(self) -> tuple[np.ndarray, np.ndarray] | None: ...
+
+
+def make_report(learner: Reported, X_test: Data, y_test: Data) -> Report:
+    """All that is known of a fitted learner; parts that it does not have are left out."""
+    record = getattr(learner, "_record", None)
+    subtitle = "" if record is None else f"fitted {record.began} in {record.seconds:.2f} s"
+    parts = [
+        _summary(learner, X_test, y_test),
+        _model(learner),
+        _spectrum(learner),
+        _left_out(learner),
+        _test(learner, X_test, y_test),
+        _relevance(learner),
+        _suspects(learner),
+        _reproduce(learner),
+    ]
+    sections = tuple(part for part in parts if part is not None)
+    return Report(f"{type(learner).__name__}: a report", subtitle, sections)
+
+
+def _summary(learner: Reported, X_test: Data, y_test: Data) -> Section:
+    record = getattr(learner, "_record", None)
+    facts = [("learner", type(learner).__name__)]
+    if record is not None:
+        facts += [("samples", str(record.n_samples)), ("time of the fit", f"{record.seconds:.2f} s")]
+        facts += [(name, short(value)) for name, value in record.inputs.items() if name in ("container", "dtype")]
+    if hasattr(learner, "n_features_in_"):
+        facts.append(("columns", str(learner.n_features_in_)))
+    if hasattr(learner, "classes_"):
+        facts.append(("classes", str(len(learner.classes_))))
+    if X_test is not None and hasattr(learner, "score"):
+        facts.append(("score on test data", f"{learner.score(X_test, y_test):.4f}"))
+    return Section("What was fitted", facts=tuple(facts))
+
+
+def _model(learner: Reported) -> Section:
+    alpha = np.atleast_1d(np.asarray(getattr(learner, "alpha_", np.nan), dtype=float))
+    facts = [] if np.isnan(alpha).all() else [("alpha", ", ".join(f"{a:.3g}" for a in alpha))]
+    criterion = getattr(learner, "criterion_value_", None)
+    if criterion is not None:
+        facts.append(("criterion at the choice", f"{criterion:.4g}"))
+    members = getattr(learner, "members_", ())
+    weights = [", ".join(f"{w:.3f}" for w in np.atleast_1d(member.weights)) for member in members]
+    rows = tuple(
+        (kernel_words(m.kernel), w, short(m.alpha), f"{m.seconds:.2f} s") for m, w in zip(members, weights, strict=True)
+    )
+    code = "" if rows else kernel_words(getattr(learner, "kernel_", None))
+    head = ("kernel", "weight", "alpha", "time")
+    text = "Several kernels are fitted, and their weighted sum predicts." if rows else "The kernel with its numbers:"
+    return Section("The model", (text,), tuple(facts), code=code, head=head if rows else (), rows=rows)
+
+
+def _spectrum(learner: Reported) -> Section | None:
+    """The spectrum of the Gram matrix beside alpha."""
+    function = learner._explained_function()
+    points = points_of(function, learner._fitted_inputs())
+    kernel = None if points is None else kernel_of(function)
+    if kernel is None or count(points) < 2:
+        return None
+    spectrum = gram_spectrum(kernel, points, representation_of(function))
+    alpha = float(np.mean(getattr(learner, "alpha_", np.nan)))
+    if not (np.isfinite(alpha) and spectrum[0] > 0):
+        return None
+    place, warnings = alpha / spectrum[0], []
+    if place < LOWEST:
+        warnings.append("alpha is so small beside the kernel that rounding decides: give alpha a larger number.")
+    if place > HIGHEST:
+        warnings.append("alpha is so large that the fit is nearly constant: the kernel sees little of the target.")
+    facts = (
+        ("effective dimension", f"{effective_dimension(spectrum, alpha):.1f} of {len(spectrum)}"),
+        ("largest eigenvalue / n", f"{spectrum[0]:.3g}"),
+        ("alpha / largest eigenvalue", f"{place:.2g}"),
+    )
+    text = "Directions whose eigenvalue is above alpha are learned; those below it are shrunk to the mean."
+    figure = plotting.figure_svg(lambda ax: plotting.spectrum_line(spectrum, alpha, ax=ax))
+    return Section("The kernel's spectrum", (text,), facts, figure=figure, warnings=tuple(warnings))
+
+
+def _left_out(learner: Reported) -> Section | None:
+    """Leave-one-out predictions beside targets, or a confusion matrix."""
+    known = learner._left_out_answers()
+    if known is None:
+        return None
+    targets, answers = known
+    if hasattr(learner, "classes_"):
+        return _left_out_classes(learner, learner.classes_, targets, answers)
+    targets, answers = (np.asarray(values, float).reshape(len(values), -1) for values in (targets, answers))
+    errors = targets - answers
+    share = 1.0 - np.nanmean(errors**2, 0) / np.nanvar(targets, 0)
+    inside = float(np.nanmean(learner.misfit_ <= 1.645))
+    facts = (
+        ("R², leave-one-out", ", ".join(f"{value:.4f}" for value in share)),
+        ("root mean squared error", ", ".join(f"{value:.4g}" for value in np.sqrt(np.nanmean(errors**2, 0)))),
+        ("within 1.645 deviations", f"{100 * inside:.1f} % (90 % if errors are normal)"),
+    )
+    figure = plotting.figure_svg(lambda ax: plotting.prediction_scatter(targets[:, 0], answers[:, 0], ax=ax))
+    text = "Each sample is predicted by the fit without it (and without samples of the same inputs or group)."
+    return Section("Leave-one-out", (text,), facts, figure=figure)
+
+
+def _left_out_classes(learner: Reported, classes: np.ndarray, labels: np.ndarray, probabilities: np.ndarray) -> Section:
+    names, right = list(map(str, classes)), probabilities.argmax(1) == labels
+    counts = confusion(labels, probabilities.argmax(1), len(names))
+    facts = (
+        ("accuracy, leave-one-out", f"{right.mean():.4f}"),
+        ("log loss", f"{float(np.mean(learner.misfit_)):.4f}"),
+        *(
+            (f"probability {row[0]}", f"{row[3]} right of {row[1]}")
+            for row in reliability(probabilities, labels, EDGES)
+        ),
+    )
+    rows = tuple((name, *map(str, row)) for name, row in zip(names, counts, strict=True))
+    text = "Rows are the classes of the samples, columns what the fit without each of them answers."
+    return Section("Leave-one-out", (text,), facts, head=("", *names), rows=rows)
+
+
+def _test(learner: Reported, X: Data, y: Data) -> Section | None:
+    """How often intervals contain what is known of test data."""
+    if X is None or y is None or not (hasattr(learner, "predict_interval") and hasattr(learner, "predict")):
+        return None
+    y = np.asarray(y, dtype=float)
+    facts = []
+    for coverage in (0.5, 0.9):
+        ends = learner.predict_interval(X, coverage)
+        inside = (y >= ends[..., 0]) & (y <= ends[..., 1])
+        facts.append((f"intervals for {100 * coverage:.0f} %", f"contain {100 * inside.mean():.1f} %"))
+    answers = learner.predict(X)
+    first = (y if y.ndim == 1 else y[:, 0], answers if answers.ndim == 1 else answers[:, 0])
+    figure = plotting.figure_svg(lambda ax: plotting.prediction_scatter(*first, ax=ax))
+    return Section("Test data", (), tuple(facts), figure=figure)
+
+
+def _relevance(learner: Reported) -> Section | None:
+    """Which columns matter; those of a Gram matrix are samples."""
+    if learner._data_kernel().domain == "gram":
+        return None
+    try:
+        shares = learner.relevance_
+    except (AttributeError, ValueError):  # of objects, which have no columns
+        return None
+    names = getattr(learner, "feature_names_in_", None)
+    names = [f"column {i}" for i in range(len(shares))] if names is None else list(map(str, names))
+    order = np.argsort(-shares)[:SHOWN]
+    text = "The share of the variance of the answers that is lost where a column is not known."
+    rows = tuple((names[i], f"{shares[i]:.3f}") for i in order)
+    chosen, label = [names[i] for i in order], "share of the variance"
+    figure = plotting.figure_svg(lambda ax: plotting.contribution_bars(chosen, shares[order], label=label, ax=ax))
+    return Section("What matters", (text,), head=("column", "share"), rows=rows, figure=figure)
+
+
+def _suspects(learner: Reported) -> Section | None:
+    """Samples that the fit without them does not expect."""
+    known = learner._left_out_answers()
+    if known is None:
+        return None
+    targets, answers = known
+    misfit, classes = learner.misfit_, getattr(learner, "classes_", None)
+    rows = []
+    for i in learner.suspects_[:SHOWN]:
+        told, expected = targets[i], answers[i]
+        if classes is not None:
+            told, expected = classes[told], classes[expected.argmax()]
+        rows.append((str(i), short(told), short(expected), f"{misfit[i]:.2f}"))
+    unit = "−log p of its class" if classes is not None else "error in standard deviations"
+    text = "Training samples that the fit without them expects the least: look whether their targets are right."
+    return Section("Suspects", (text,), head=("sample", "target", "expected", unit), rows=tuple(rows))
+
+
+def _reproduce(learner: Reported) -> Section:
+    record = getattr(learner, "_record", None)
+    names = ("representer", "numpy", "scipy", "scikit-learn", "torch")
+    facts = [("python", platform.python_version()), *((name, version(name)) for name in names)]
+    marks = {} if record is None else record.fingerprints
+    facts += [(f"fingerprint of {name}", mark[:16]) for name, mark in marks.items() if mark is not None]
+    return Section("How to reproduce it", facts=tuple(facts), code=f"model = {learner!r}\nmodel.fit(X, y)")

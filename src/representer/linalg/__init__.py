@@ -56,6 +56,7 @@ from representer.linalg.structured import (
     solve_blocks,
     symmetric_products,
 )
+from representer.linalg.threads import threads_for
 
 __all__ = [
     "BLOCK_BYTES",
@@ -104,5 +105,6 @@ __all__ = [
     "spectrum_of_factor",
     "symmetric_products",
     "thin_svd",
+    "threads_for",
     "woodbury",
 ]

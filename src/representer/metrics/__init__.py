@@ -1,32 +1,39 @@
-"""How good a result is where no error rate says it: distances between distributions, calibration, disentanglement."""
+"""How good a result is where no error rate says it: distances, dependence, calibration, ranks, disentanglement."""
 
+from representer.metrics.dependence import conditional_independence_test, conditional_mmd, hsic, hsic_test
 from representer.metrics.disentanglement import DCI, dci, irs, mig, sap, windin
 from representer.metrics.distributions import (
-    MMDTest,
+    KernelTest,
     Reliability,
     expected_calibration_error,
     mmd,
     mmd_test,
     reliability_curve,
 )
-from representer.metrics.predictions import brier, coverage, crps, nlpd, pinball
+from representer.metrics.predictions import brier, coverage, crps, nlpd, pinball, reciprocal_rank, top_k
 
 __all__ = [
     "DCI",
-    "MMDTest",
+    "KernelTest",
     "Reliability",
     "brier",
+    "conditional_independence_test",
+    "conditional_mmd",
     "coverage",
     "crps",
     "dci",
     "expected_calibration_error",
+    "hsic",
+    "hsic_test",
     "irs",
     "mig",
     "mmd",
     "mmd_test",
     "nlpd",
     "pinball",
+    "reciprocal_rank",
     "reliability_curve",
     "sap",
+    "top_k",
     "windin",
 ]

@@ -50,22 +50,32 @@ def mmd(X: Data, Y: Data, kernel: Kernel | str = "rbf", *, unbiased: bool = Fals
 
 
 @dataclass(frozen=True)
-class MMDTest:
-    """The outcome of a two-sample test.
+class KernelTest:
+    """The outcome of a test by resampling.
 
     Attributes
     ----------
     statistic : float
-        The unbiased estimate of MMD².
+        What was estimated: MMD² without bias, or HSIC.
     p_value : float
-        The share of permutations, the given one included, whose statistic is as large: valid at any sample size.
+        The share of resampled statistics, the given one included, that are as large.
     null : ndarray of shape (n_permutations,)
-        The statistics of the permutations.
+        The resampled statistics.
     """
 
     statistic: float
     p_value: float
     null: np.ndarray
+
+    @classmethod
+    def of(cls, statistics: np.ndarray) -> KernelTest:
+        """The test of the first statistic against the others, which were resampled as if nothing were to be found.
+
+        Permutations that only exchange equal samples must count as ties, whatever the rounding.
+        """
+        rounding = 1e-12 * max(1.0, float(np.abs(statistics).max()))
+        p_value = float(np.mean(statistics >= statistics[0] - rounding))
+        return cls(float(statistics[0]), p_value, statistics[1:])
 
 
 def mmd_test(
@@ -75,7 +85,7 @@ def mmd_test(
     *,
     n_permutations: int = 500,
     random_state: int | None = None,
-) -> MMDTest:
+) -> KernelTest:
     """Test whether two samples come from the same distribution (Gretton et al., 2012), by permutations.
 
     Parameters
@@ -91,8 +101,8 @@ def mmd_test(
 
     Returns
     -------
-    test : MMDTest
-        Statistic and p-value.
+    test : KernelTest
+        Statistic and p-value, which is valid at any sample size.
 
     Examples
     --------
@@ -113,11 +123,7 @@ def mmd_test(
     labels[0, :m] = 1.0
     for row in labels[1:]:
         row[rng.permutation(n)[:m]] = 1.0
-    statistics = _discrepancies(gram, labels, unbiased=True)
-    # Permutations that only exchange equal samples must count as ties, whatever the rounding.
-    rounding = 1e-12 * max(1.0, float(np.abs(statistics).max()))
-    p_value = float(np.mean(statistics >= statistics[0] - rounding))
-    return MMDTest(float(statistics[0]), p_value, statistics[1:])
+    return KernelTest.of(_discrepancies(gram, labels, unbiased=True))
 
 
 def _joint_gram(X: Data, Y: Data, kernel: Kernel | str) -> tuple[np.ndarray, int]:

@@ -1,12 +1,15 @@
-"""Scores of predictions that say how sure they are: normal ones, draws, quantiles, intervals, probabilities."""
+"""Scores of predictions that say how sure they are: normal ones, draws, quantiles, intervals, probabilities, ranks."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr
 
 from representer.metrics.distributions import class_places
+from representer.values import COUNT
 
 
 def crps(
@@ -182,6 +185,67 @@ def brier(y: npt.ArrayLike, probabilities: npt.ArrayLike, classes: npt.ArrayLike
     """
     truth, p, labels = class_places(y, probabilities, classes)
     return float(np.mean(((p - (truth[:, None] == labels)) ** 2).sum(1)))
+
+
+def top_k(y: Sequence[object], ranked: Sequence[Sequence[object]], k: int = 1) -> float:
+    """The share of true objects among the first k of their candidates, best first: of retrieval.
+
+    Parameters
+    ----------
+    y : sequence of n objects
+        What is looked for.
+    ranked : sequence of n sequences
+        The candidates of each, best first, such as ``StructuredPredictor.predict_topk`` returns.
+    k : int, default=1
+        How many of the first are looked at.
+
+    Returns
+    -------
+    share : float
+        Between 0 and 1.
+
+    Examples
+    --------
+    >>> from representer.metrics import top_k
+    >>> top_k(["a", "b"], [["a", "c"], ["c", "b"]], k=1), top_k(["a", "b"], [["a", "c"], ["c", "b"]], k=2)
+    (0.5, 1.0)
+    """
+    COUNT("k", k)
+    return float(np.mean([0 < rank <= k for rank in _ranks(y, ranked)]))
+
+
+def reciprocal_rank(y: Sequence[object], ranked: Sequence[Sequence[object]]) -> float:
+    """The mean of one over the rank of the true object among its candidates; zero where it is not among them.
+
+    Parameters
+    ----------
+    y : sequence of n objects
+        What is looked for.
+    ranked : sequence of n sequences
+        The candidates of each, best first.
+
+    Returns
+    -------
+    mean : float
+        Between 0 and 1: the MRR of retrieval.
+
+    Examples
+    --------
+    >>> from representer.metrics import reciprocal_rank
+    >>> reciprocal_rank(["a", "b", "x"], [["a", "c"], ["c", "b"], ["a"]])
+    0.5
+    """
+    return float(np.mean([1.0 / rank if rank else 0.0 for rank in _ranks(y, ranked)]))
+
+
+def _ranks(y: Sequence[object], ranked: Sequence[Sequence[object]]) -> list[int]:
+    """The place, from one, of each true object among its candidates; zero where it is not among them."""
+    if len(y) != len(ranked) or len(y) == 0:
+        raise ValueError(f"ranked must have the candidates of each of the {len(y)} objects of y; got {len(ranked)}.")
+    equal = [
+        [bool(np.array_equal(np.asarray(c), np.asarray(t))) for c in row] for t, row in zip(y, ranked, strict=True)
+    ]
+    return [row.index(True) + 1 if True in row else 0 for row in equal]
 
 
 def _numbers(name: str, values: npt.ArrayLike, ndim: int | None) -> np.ndarray:

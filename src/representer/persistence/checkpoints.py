@@ -8,11 +8,13 @@ import json
 import os
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import Token
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import numpy as np
 from filelock import FileLock, Timeout
 from safetensors import numpy as tensors
 
@@ -25,7 +27,7 @@ from representer.persistence.state import Reader, Writer
 from representer.samples import Data, Journal, close_journal, is_dask, open_journal
 
 HEAD = struct.Struct("<QI32s")  # the lengths of a record and of the JSON in it, and the digest of the record
-HEAD_ROWS = 100  # of a collection on Dask, which tell it from others
+HEAD_ROWS = 100  # of each of three chunks of a collection on Dask, which tell it from others
 # Arguments that change when a fit ends or what it prints, and not what it computes.
 FREE = ("max_time", "verbose", "n_jobs")
 
@@ -61,7 +63,7 @@ class Checkpoint:
         self._seconds = as_seconds(every)
         self._open: dict[int, tuple[FileJournal, Token[Journal | None]]] = {}  # by the fits under way
 
-    def setup(self, estimator: Any, context: Any) -> None:
+    def setup(self, estimator: object, context: object) -> None:
         """Nothing is written before the data are known."""
 
     def on_fit_task_begin(
@@ -81,7 +83,7 @@ class Checkpoint:
             journal.is_complete = not (journal.was_interrupted or missed)
         return False
 
-    def teardown(self, estimator: Any, context: Any) -> None:
+    def teardown(self, estimator: object, context: object) -> None:
         """Write what is not written yet, whatever ended the fit."""
         journal, token = self._open.pop(id(estimator), (None, None))
         if journal is not None and token is not None:
@@ -108,9 +110,46 @@ def _told(value: Any, is_argument: bool) -> str:
         except ModelFileError:  # a function without a name
             told = [getattr(value, "__qualname__", type(value).__qualname__)]
         return json.dumps(told)
-    if is_dask(value):
-        return f"{value.shape} {fingerprint(value[:HEAD_ROWS].compute())}" if hasattr(value, "rechunk") else "a frame"
-    return str(fingerprint(value))
+    return _told_on_dask(value) if is_dask(value) else str(fingerprint(value))
+
+
+def _told_on_dask(value: Any) -> str:
+    """The chunks of a collection on Dask, whose sums are taken up between two of them, and rows of three of them."""
+    n = value.npartitions
+    places = sorted({0, n // 2, n - 1})
+    if hasattr(value, "rechunk"):
+        numbers = np.unravel_index(places, value.numblocks)
+        chunks = [value.blocks[tuple(int(i) for i in place)] for place in zip(*numbers, strict=True)]
+        what = f"{value.dtype} {value.chunks}"
+    else:
+        chunks = [value.partitions[place] for place in places]
+        what = f"{n} {getattr(value, 'columns', value.name if hasattr(value, 'name') else '')}"
+    rows = [chunk.compute()[:HEAD_ROWS] for chunk in chunks]
+    return f"{what} {[fingerprint(part) for part in rows]}"
+
+
+@contextmanager
+def resuming(folder: Path, *told: str | bytes, every: float = 30.0) -> Iterator[None]:
+    """Write down what is computed inside, by a file whose name these texts decide, and take up what is in it.
+
+    The file is removed where all has ended by itself, or by an error; the folder, too, where nothing else is in it.
+    """
+    mark = hashlib.sha256(library_version().encode())
+    for text in told:
+        mark.update(hashlib.sha256(text if isinstance(text, bytes) else text.encode()).digest())
+    journal = FileJournal(folder / f"{mark.hexdigest()[:16]}.journal", every)
+    token = open_journal(journal)
+    try:
+        yield
+        journal.is_complete = not journal.was_interrupted
+    except Exception:
+        journal.is_complete = True  # It would fail again.
+        raise
+    finally:
+        close_journal(token)
+        journal.close()
+        with contextlib.suppress(OSError):
+            folder.rmdir()
 
 
 class FileJournal(Journal):
@@ -173,7 +212,7 @@ class FileJournal(Journal):
                 return record[2], record[3]
         return 0, None
 
-    def keep_sum(self, question: str, n_terms: int, value: Any) -> None:
+    def keep_sum(self, question: str, n_terms: int, value: object) -> None:
         """Replace the file of the sum under way, if the last time is long ago."""
         if time.monotonic() - self.written >= self.every:
             self._flush()

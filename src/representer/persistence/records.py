@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from torch import Tensor
 from representer.persistence.container import ModelFileError
 from representer.persistence.known import known
 from representer.persistence.state import Writer
-from representer.samples import Data, is_dask
+from representer.samples import Data, is_dask, n_passed
 
 # A fingerprint looks at all of the rows of arrays up to so many bytes, of longer ones and of objects at so many rows.
 WHOLE_BYTES = 2**24
@@ -31,6 +32,24 @@ class FitRecord:
     inputs: dict[str, Any] = field(default_factory=dict)
     fingerprints: dict[str, str | None] = field(default_factory=dict)
     batches: int = 1
+
+    @classmethod
+    def of(cls, X: Data, y: Data, began: datetime, seconds: float) -> FitRecord:
+        """The record of a fit to samples that a user passed."""
+        marks = {"X": fingerprint(X), "y": fingerprint(y)}
+        return cls(began.isoformat(timespec="seconds"), seconds, n_passed(X), schema(X), marks)
+
+    def joined(self, batch: FitRecord) -> FitRecord:
+        """The record of all batches, of which ``batch`` is the last one."""
+        sizes = [record.n_samples for record in (self, batch) if record.n_samples is not None]
+        marks = {name: fingerprint([self.fingerprints.get(name), mark]) for name, mark in batch.fingerprints.items()}
+        return replace(
+            self,
+            seconds=self.seconds + batch.seconds,
+            n_samples=sum(sizes) if len(sizes) == 2 else None,
+            fingerprints=marks,
+            batches=self.batches + 1,
+        )
 
 
 def schema(X: Data) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.approximation import Nystroem
+from representer.approximation import Approximation
 from representer.functions import Composed, Expansion
 from representer.kernels import Precomputed
 from representer.linalg import (
@@ -62,8 +62,9 @@ from representer.problems.linear_outer import (
     global_minimum,
 )
 from representer.problems.outer import OuterFit, fit_outer
-from representer.samples import Block, Data, InMemory, Samples, SparseRows, digest, plain, remembered, take
+from representer.samples import Block, Data, Samples, SparseRows, digest, plain, remembered, take
 from representer.samples import rows as limits
+from representer.systems import Scope
 from representer.systems.exact import RidgeData, has_few_features
 from representer.values import Packing
 
@@ -452,8 +453,31 @@ class SeenSamples:
 
     @property
     def weights(self) -> np.ndarray | None:
-        """The samples' weights."""
+        """The weights of the samples, None where all are equal."""
         return None if self.block.weights is None else plain(self.block.weights)
+
+
+@dataclass(frozen=True)
+class LastSolution:
+    """What a fit goes on from: the numbers that the last one has found, and its function of the data."""
+
+    composition: Composition
+    function: Composed
+
+    def check(self, composition: Composition, X: Data) -> None:
+        """Refuse a fit whose layers or inputs have other shapes."""
+        layers = [[layer.size for layer in one.layers] for one in (self.composition, composition)]
+        widths = [getattr(part, "shape", (0, 0))[1] for part in (self.function.first.anchors, X)]
+        for what, before, now in (("layers of the sizes", *map(str, layers)), ("features", *map(str, widths))):
+            if before != now:
+                raise ValueError(
+                    f"warm_start=True goes on from the last fit, which had {what} {before}, and this one has {now}. "
+                    "Fit with warm_start=False to begin anew."
+                )
+
+    def images(self, X: Data, like: Tensor) -> list[Tensor]:
+        """The images of stored inputs under each inner layer."""
+        return [image.to(like) for image in self.function.images(X)[1:]]
 
 
 @dataclass(frozen=True)
@@ -475,15 +499,18 @@ class DeepModel:
         What sums over more samples than the inner layers see may take beside the data.
     metric : array (d,) or None
         What the first layer multiplies features by where the search begins; None: it begins with kernel PCA.
+    last : LastSolution or None
+        Where the search begins instead, with one start.
     """
 
     composition: Composition
     loss: Loss
     splits: Callable[[SeenSamples], Splits]
     criterion: str = "auto"
-    approximation: Nystroem | None = None
+    approximation: Approximation | None = None
     memory_limit: int | str | None = None
     metric: np.ndarray | None = None
+    last: LastSolution | None = None
 
     @property
     def kernel(self) -> OperatorKernel:
@@ -492,8 +519,8 @@ class DeepModel:
 
     @property
     def whole(self) -> bool:
-        """Do the inner layers see all samples that are in memory, however many?"""
-        return self.approximation is None or self.kernel.domain == "gram"
+        """Do the inner layers see all samples that are in memory, however many and by whatever features?"""
+        return self.kernel.domain == "gram"
 
 
 @dataclass(frozen=True)
@@ -609,28 +636,18 @@ class DeepRegression(Problem):
     @cached_property
     def seen(self) -> SeenSamples:
         """The samples that the inner layers see."""
-        samples, model, source = self.samples, self.model, self.samples
-        numbers, inputs, whole = np.arange(samples.n), self.inputs, False
-        if isinstance(samples, InMemory):
-            block, pairwise, whole = samples.samples, model.kernel.domain == "gram", model.whole
-            inputs = plain(block.X) if inputs is None else inputs
-            source = InMemory(block.positive_part(pairwise=pairwise))
-            if source.n < samples.n:
-                assert block.weights is not None
-                numbers = np.flatnonzero(plain(block.weights))
-                inputs = take(inputs, torch.from_numpy(numbers))
-                inputs = inputs[:, numbers] if pairwise else inputs
-        if whole or source.n <= limits.INNER_ROWS:
-            rows = np.arange(source.n)
-        else:
-            rows = source.random_rows(limits.INNER_ROWS, self.seed)
-        block = source.rows(rows)
-        if not isinstance(samples, InMemory):
-            inputs, how = plain(block.X), self.representation
-            block = replace(block, X=how.inputs(model.kernel, inputs), Y=how.tensor(block.Y))
-        elif len(rows) < source.n:
-            inputs = take(inputs, torch.from_numpy(rows))
-        return SeenSamples(block, inputs, numbers[rows], samples.n, rows, source if len(rows) < source.n else None)
+        pairwise, how = self.model.kernel.domain == "gram", self.representation
+        source, numbers = self.samples.positive_part(pairwise=pairwise), self.samples.weighty()
+        everyone = self.model.whole and source.held is not None
+        rows = self.scope.rows(source, source.n if everyone else limits.INNER_ROWS, self.seed)
+        block, numbers = source.rows(rows), numbers[rows]
+        inputs = plain(block.X)
+        if self.inputs is not None:
+            inputs = self.inputs if len(rows) == self.samples.n else take(self.inputs, torch.from_numpy(numbers))
+            inputs = inputs[:, numbers] if pairwise and len(rows) < self.samples.n else inputs
+        X, Y = (how.tensor(values) if isinstance(values, Tensor) else values for values in (block.X, block.Y))
+        block = replace(block, X=X, Y=Y)
+        return SeenSamples(block, inputs, numbers, self.samples.n, rows, source if len(rows) < source.n else None)
 
     @cached_property
     def data(self) -> Data:
@@ -655,13 +672,13 @@ class DeepRegression(Problem):
         return self.model.splits(self.seen)
 
     @cached_property
-    def approximation(self) -> Nystroem | None:
-        """What chooses landmarks among so many samples."""
-        return self.model.approximation and self.model.approximation.sized(self.samples.n)
+    def scope(self) -> Scope:
+        """Which samples are looked at, and what spans the outer function."""
+        return Scope.of(self.model.approximation, self.samples.n)
 
     @property
     def _max_rank(self) -> int | None:
-        return None if self.approximation is None else self.approximation.at_most(len(self.seen))
+        return self.scope.max_rank(len(self.seen))
 
     @cached_property
     def _prepared(self) -> tuple[Composition, Data, Restore]:
@@ -670,7 +687,7 @@ class DeepRegression(Problem):
     def _prepare(self) -> tuple[Composition, Data, Restore]:
         """The composition and the data that the fit works with, and the way back."""
         like = self.representation.tensor(np.zeros(1))
-        return precompute(self.model.composition, self.data, like, once=self.approximation is None)
+        return precompute(self.model.composition, self.data, like, once=self.scope.spans_all)
 
     @property
     def composition(self) -> Composition:
@@ -741,7 +758,7 @@ class DeepRegression(Problem):
         given, composition, image = self.composition, self.beginning.composition, self.beginning.image
         rows, whole = self.splits.rows, self.targets.rows(self.splits.rows)
         size = _variance(_known(whole)) or 1.0
-        alphas = {
+        alphas: dict[str, float | Tensor] = {
             f"layers__{i}__alpha": size / layer.size
             for i, layer in enumerate(given.layers)
             if isinstance(layer.alpha, str)
@@ -752,7 +769,19 @@ class DeepRegression(Problem):
             X = take(self.kernel_data if image is None else image, rows)
             X = X[:, rows] if image is None and given.input_kernel.domain == "gram" else X
             alphas = {"alpha": self._ridge_alpha(composition, X, whole)[0], **alphas}
+        if self.model.last is not None:
+            before = self.model.last.composition.hyperparameter_values()
+            alphas |= {name: before[name] for name in self.free if name in before}
         return composition.replace(alphas).numbers()
+
+    @cached_property
+    def last_images(self) -> list[Tensor] | None:
+        """Those of the samples under the inner layers of the last fit, if the search goes on from there."""
+        last = self.model.last
+        if last is None or not self.composition.layers:
+            return None
+        last.check(self.composition, self.seen.inputs)
+        return last.images(self.seen.inputs, self.targets.Y)
 
     def _ridge_alpha(self, composition: Composition, X: Data, targets: KnownTargets) -> tuple[float, float]:
         """The largest alpha of nearly the least leave-one-out error of a ridge fit at these points, but a gentle one;
@@ -801,7 +830,7 @@ class DeepRegression(Problem):
         """What is free, chosen by the error on new data; images from which the last fit may start."""
         generator = self._generator()
         if not self.free:
-            return self._chosen(Choice(self.start, self.start.alpha), None, settings, generator)
+            return self._chosen(Choice(self.start, self.start.alpha), self.last_images, settings, generator)
         assert self.criterion
         if (linear := self._linear) is not None:
             alpha, value = system_alpha(linear, criterion=self.criterion)
@@ -824,7 +853,7 @@ class DeepRegression(Problem):
             except KeyboardInterrupt:  # before the search had a first value: where it stood is kept
                 choice, last = _stopped(composition), []
         # Landmarks were chosen where all began: they may depend on each other where this search has ended.
-        return self._chosen(choice, (last if self.approximation is None else []) or images or None, settings, generator)
+        return self._chosen(choice, (last if self.scope.spans_all else []) or images or None, settings, generator)
 
     @cached_property
     def _linear(self) -> RidgeData | None:
@@ -842,7 +871,7 @@ class DeepRegression(Problem):
     def _convex_choice(self, settings: SearchSettings) -> Choice | None:
         """The penalties of a problem that is convex in all but them; None of any other."""
         composition, proxy = self.start, self.model.loss.proxy()
-        if not set(self.free) <= set(PENALTIES) or len(composition.layers) != 1 or self.approximation is not None:
+        if not set(self.free) <= set(PENALTIES) or len(composition.layers) != 1 or self.model.approximation is not None:
             return None
         closed = proxy.squared and self.targets.Y.shape[1] == 1
         given = self.model.criterion if self.model.loss.squared else "auto"
@@ -885,6 +914,8 @@ class DeepRegression(Problem):
 
     def _explore(self, settings: SearchSettings, generator: torch.Generator) -> tuple[list[Tensor], bool]:
         """Images under inner layers that hardly cost anything: where folds start; and whether this was interrupted."""
+        if self.last_images is not None:
+            return [take(image, self.splits.rows) for image in self.last_images], False
         current = self.start.hyperparameter_values()
         gentle = {
             name: GENTLE * current[name]
@@ -899,7 +930,7 @@ class DeepRegression(Problem):
         if problem.chain is None:
             return [], False
         # A search over fewer landmarks than samples starts from here, and is ill conditioned where that is not near.
-        tol = max(settings.tol, EXPLORE_TOL) if self.approximation is None else settings.tol
+        tol = max(settings.tol, EXPLORE_TOL) if self.scope.spans_all else settings.tol
         starts = self.starts(problem, settings.n_restarts, generator)
         result = self.minimise(problem, starts, replace(settings, tol=tol, callback=keep_going), description="restarts")
         return problem.chain.images(problem.chain.split(result.point)), result.interrupted
@@ -910,7 +941,7 @@ class DeepRegression(Problem):
         if not images or not ("alpha" in self.free or criterion == "loo"):
             return composition, criterion
         alpha, unexplained = self._ridge_alpha(composition, images[-1], targets)
-        if "alpha" in self.free:
+        if "alpha" in self.free and self.last_images is None:
             composition = composition.replace({"alpha": alpha})
         if self.model.criterion == "auto" and unexplained > NOISY and len(targets) >= FEWEST_SAMPLES:
             criterion = "validation"
@@ -923,7 +954,8 @@ class DeepRegression(Problem):
         loss, splits = self.model.loss, self._folds(criterion)
         folds = [self._fold(loss.proxy(), composition, criterion, images, *split) for split in splits]
         search = self._search(composition, loss.proxy(), self.free, folds, settings)
-        search.scan()
+        if self.last_images is None:
+            search.scan()
         choice = self._refined(search, settings)
         last: list[Tensor] = []
         if (chain := folds[0].problem.chain) is not None:
@@ -1004,21 +1036,20 @@ class DeepRegression(Problem):
 
     def _landmarks(self, composition: Composition, rows: Tensor | None) -> Tensor | None:
         """Samples whose images span the outer function, chosen where the search starts."""
-        if self.approximation is None:
-            return None
-        kernel, image = composition.kernel, self.beginning.image
-        if image is None or not isinstance(kernel, Decomposable) or kernel.operator is not None:
-            raise ValueError(
-                "approximation= needs a scalar outer kernel and at least one inner layer; without inner layers use "
-                "OperatorRidge(approximation=…)."
-            )
-        if not self.model.loss.squared:
-            raise ValueError(
-                "approximation= is for squared loss. Use loss='squared', or fewer samples with approximation=None."
-            )
+        kernel, image, scope = composition.kernel, self.beginning.image, self.scope
+        scalar = isinstance(kernel, Decomposable) and kernel.operator is None
+        scope.require(
+            image is not None and scalar,
+            "approximation= needs a scalar outer kernel and at least one inner layer; without inner layers use "
+            "OperatorRidge(approximation=…).",
+        )
+        scope.require(
+            self.model.loss.squared,
+            "approximation= is for squared loss. Use loss='squared', or fewer samples with approximation=None.",
+        )
         rows = torch.arange(len(self.seen)) if rows is None else rows
-        nystroem = Nystroem(self.approximation.at_most(len(rows)), self.approximation.sampling)
-        return rows[nystroem.samples(kernel.kernel, image[rows], seed=self.seed)]
+        landmarks = scope.landmarks(kernel, rows if image is None else image[rows], self.seed)
+        return None if landmarks is None else rows[landmarks]
 
     def starts(self, problem: DeepProblem, n_restarts: int, generator: torch.Generator) -> Tensor:
         """Kernel PCA, and random coordinates around it."""
@@ -1054,9 +1085,10 @@ class DeepRegression(Problem):
             point = problem.Y.new_zeros(0)
             return InnerSolution(problem, point, problem.value(point[None]).item())
         starts = self.starts(problem, settings.n_restarts, generator)
-        if choice.images is not None:
-            warm = flat(problem.chain.project(choice.images))[None]
-            starts = torch.cat([warm, starts])[: max(2, settings.n_restarts)]
+        images = self.last_images if choice.images is None else choice.images
+        if images is not None:
+            warm = flat(problem.chain.project(images))[None]
+            starts = warm if self.last_images is not None else torch.cat([warm, starts])[: max(2, settings.n_restarts)]
         if choice.interrupted:
             return InnerSolution(problem, starts[0], problem.value(starts[:1]).item())
         if not loss.squared and loss.learnable and len(starts) > 1:

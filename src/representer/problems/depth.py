@@ -90,7 +90,8 @@ class LightRegression(DeepRegression):
 
     def _refined(self, search: HyperparameterSearch, settings: SearchSettings) -> Choice:
         """Of a layer with many unknowns, the penalty is one of those that were tried."""
-        return super()._refined(search, settings) if self.inner_is_small else search.tried()
+        tried = not self.inner_is_small and self.last_images is None
+        return search.tried() if tried else super()._refined(search, settings)
 
     def _everywhere(self, images: list[Tensor]) -> list[Tensor]:
         """The images of all samples under the affine map that gives those of some."""
@@ -177,7 +178,7 @@ class DepthProblem(StackProblem):
 
 # -- where the inner layer begins -------------------------------------------------------------------------------------
 def deepened(
-    members: Sequence[FittedMember], stacking: Stacking, n_features: int, alpha: Any
+    members: Sequence[FittedMember], stacking: Stacking, n_features: int, alpha: object
 ) -> list[tuple[Composition, np.ndarray | None]]:
     """Compositions that begin as shallow fits: an affine layer before a smooth kernel, and before a rough one.
 
@@ -236,8 +237,7 @@ def accepted_composition(solution: StackSolution) -> DeepSolution | None:
 def composed_system(solution: DeepSolution) -> ComposedSystem:
     """The system of a fitted composition: its outer function on images, and predictions of refits without each fold."""
     problem, inner = solution.regression, solution.function.inner
-    assert isinstance(problem.samples, InMemory)
-    block, how = problem.samples.samples, replace(problem.representation, sparse=False)
+    block, how = problem.samples.rows(np.arange(problem.samples.n)), replace(problem.representation, sparse=False)
     images = solution.function.images(problem.stored_inputs)[-1]
     kernel = how.adapted(solution.composition.kernel, repair=True)
     outer = ridge_system(

@@ -56,7 +56,8 @@ from representer.optimize.stiefel import (
 from representer.preimage import Network
 from representer.samples import Block, Data, InMemory, Samples, digest, plain, remembered, take
 from representer.samples import rows as limits
-from representer.values import Real, is_count, is_real, number, packing
+from representer.systems import Scope
+from representer.values import Real, is_count, is_real, number, packing, same
 
 Hidden = list[Tensor]
 
@@ -311,6 +312,20 @@ class LevelEnergy:
         return self.sweep(hidden, None, coupled=coupled)[0]
 
     def sweep(self, hidden: Hidden, tol: float | None, *, coupled: bool = True) -> tuple[Stationarity, Hidden]:
+        """What ``swept`` gives, which a fit that was killed need not compute again."""
+
+        def question() -> str:
+            return f"levels at {digest(plain(torch.cat(hidden, 1)))} {tol} {coupled}"
+
+        def answer() -> tuple[Stationarity, Hidden, list[tuple[int, Tensor, Tensor, float]]]:
+            state, proposals = self.swept(hidden, tol, coupled=coupled)
+            return state, proposals, [(j, p.vectors, p.values, p.residual) for j, p in self.ritz.items()]
+
+        state, proposals, pairs = remembered(question, answer)
+        self.ritz = {j: RitzPairs(vectors, values, residual) for j, vectors, values, residual in pairs}
+        return state, proposals
+
+    def swept(self, hidden: Hidden, tol: float | None, *, coupled: bool = True) -> tuple[Stationarity, Hidden]:
         """The state where the last level is solved, and there the leading eigenvectors of every level's field.
 
         They are only as accurate as a sweep deserves, and at most to ``tol``; without it nothing is solved. From the
@@ -496,7 +511,7 @@ class LevelSearch:
 
     solver: str  # "auto", "scf", "riemannian", "projected_gradient", "riemannian_adam" or "levelwise"
     settings: SearchSettings
-    init: str | Sequence[ArrayLike] = "levelwise"
+    init: str | Sequence[ArrayLike] | Levels = "levelwise"  # of levels, their features of the samples
     learning_rate: float = 1e-3
 
     @property
@@ -543,6 +558,7 @@ def find(energy: LevelEnergy, sizes: Sequence[int | float], search: LevelSearch)
         state = energy.at(start, coupled=False)
         return LevelSolution(state, name, True, "one eigenvalue energy for each level", 1, [])
     from_levelwise = isinstance(search.init, str) and search.init == "levelwise"
+    assert not isinstance(search.init, Levels)  # its features have taken its place
     first = start if from_levelwise else initial(search.init, start, search.settings.seed)
     _check_range(energy)
     settings = search.settings
@@ -888,16 +904,9 @@ class LevelsProblem(Problem):
     @cached_property
     def subset(self) -> np.ndarray:
         """The numbers of the samples that are fitted to, chosen by a look at some of them."""
-        n, kernel, approximation = self.samples.n, self.model.kernels[0], self.model.approximation
-        rows = np.arange(n)
-        if approximation is not None:
-            approximation, seed = approximation.sized(n), self.seed
-            approximation.check(kernel, n)
-            rows = approximation.rows(n, seed)
-            if len(rows) > approximation.size(n):
-                X = plain(self.samples.rows(rows).X)
-                data = self._represented(X).inputs(kernel, X)
-                rows = rows[plain(approximation.chosen(kernel.resolve(data), data, seed))]
+        n, kernel = self.samples.n, self.model.kernels[0]
+        scope = Scope.of(self.model.approximation, n)
+        rows = scope.subset(self.samples, kernel, lambda X: self._represented(X).inputs(kernel, X), self.seed)
         if len(rows) < 2:
             raise ValueError(f"Found {len(rows)} sample (n_samples = {n}): components need at least 2.")
         self.model.check_samples(len(rows))
@@ -982,8 +991,30 @@ class LevelsProblem(Problem):
     def choose(self, settings: SearchSettings | None = None) -> LevelSolution:
         """The hidden features that a search finds, with settings of its own or with those of the problem."""
         search = self.search if settings is None else replace(self.search, settings=settings)
+        if isinstance(search.init, Levels):
+            search = replace(search, init=self._features_of(search.init))
         with recycling():  # Every step makes the Gram matrices of the upper levels anew.
             return canonical(self.energy, find(self.energy, self.model.sizes, search))
+
+    def _features_of(self, last: Levels) -> list[np.ndarray]:
+        """The hidden features of the samples by levels that were found before; their own, where these are the same."""
+        sizes, kernels = last.sizes, len(self.model.kernels)
+        own = [size if isinstance(size, int) else found for size, found in zip(self.model.sizes, sizes, strict=False)]
+        if len(sizes) != kernels or own != sizes:
+            raise ValueError(
+                f"warm_start=True goes on from the last fit, whose levels have {sizes} components, and these have "
+                f"{list(self.model.sizes)}. Fit with warm_start=False to begin anew."
+            )
+        if same(last.data.anchors, self.anchors):
+            return list(last.hidden)
+        before, now = (getattr(X, "shape", (0, 0))[1] for X in (last.data.anchors, self.anchors))
+        if before != now:
+            raise ValueError(
+                f"warm_start=True goes on from the last fit, whose data had {before} columns, and these have {now}. "
+                "Fit with warm_start=False to begin anew."
+            )
+        features = plain(last(self.anchors))
+        return [np.ascontiguousarray(features[:, last.columns(level)]) for level in range(len(sizes))]
 
     def solve(self, choice: LevelSolution) -> Levels:
         """The function whose values at the samples are the hidden features."""

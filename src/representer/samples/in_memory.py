@@ -104,6 +104,16 @@ def count(X: Data) -> int:
     return X.shape[-2] if isinstance(X, Tensor) and X.ndim > 1 else len(X)
 
 
+def n_passed(X: Data) -> int | None:
+    """The number of samples as a user passed them; None where that is not known yet, as on Dask."""
+    if is_dask(X):
+        return None
+    try:
+        return int(X.shape[0]) if hasattr(X, "shape") else len(X)
+    except (TypeError, IndexError):
+        return None
+
+
 def is_single(X: object) -> bool:
     """Is it one object (a string, a graph, a record, a number), where a collection with one for each sample is meant?
 
@@ -248,11 +258,24 @@ class Samples(ABC):
     def groups(self) -> np.ndarray | None:
         """The number of each sample's group, (n,); None where every sample is a group of its own."""
 
+    @property
+    def held(self) -> Block | None:
+        """All samples as one block, where they are in memory; None where they are not."""
+        return None
+
     @abstractmethod
     def rows(self, index: np.ndarray) -> Block:
         """The samples with these numbers, which are in order, in memory."""
 
-    def prepared(self, kernel: Any) -> Samples:
+    def weighty(self) -> np.ndarray:
+        """The numbers of the samples of positive weight."""
+        return np.arange(self.n)
+
+    def positive_part(self, *, pairwise: bool) -> Samples:
+        """The samples of positive weight; those of weight zero are none. ``pairwise``: X is their Gram matrix."""
+        return self
+
+    def prepared(self, kernel: object) -> Samples:
         """The samples as a kernel takes them; blocks of numbers are read as all kernels of vectors take them."""
         return self
 
@@ -302,11 +325,26 @@ class InMemory(Samples):
         """The number of each sample's group, (n,); None where every sample is a group of its own."""
         return None if self.samples.groups is None else self.samples.groups.cpu().numpy()
 
+    @property
+    def held(self) -> Block:
+        """All samples, since they are in memory."""
+        return self.samples
+
     def rows(self, index: np.ndarray) -> Block:
         """The samples with these numbers; if they are all, nothing is copied."""
         return self.samples if len(index) == self.n else self.samples.rows(index)
 
-    def prepared(self, kernel: Any) -> InMemory:
+    def weighty(self) -> np.ndarray:
+        """The numbers of the samples of positive weight."""
+        w = self.samples.weights
+        return np.arange(self.n) if w is None else np.flatnonzero(plain(w > 0).reshape(self.n, -1).any(1))
+
+    def positive_part(self, *, pairwise: bool) -> InMemory:
+        """The samples of positive weight; those of weight zero are none. ``pairwise``: X is their Gram matrix."""
+        part = self.samples.positive_part(pairwise=pairwise)
+        return self if part is self.samples else InMemory(part)
+
+    def prepared(self, kernel: object) -> InMemory:
         """The samples as a kernel takes them."""
         return InMemory(self.samples.prepared(kernel))
 
@@ -314,7 +352,7 @@ class InMemory(Samples):
         """The sum over blocks, one after the other."""
         X, Y, weights = self.samples.X, self.samples.Y, self.samples.weights
 
-        def add(rows: slice, result: Any) -> Any:
+        def add(rows: slice, result: object) -> Any:
             return step(Block(X[rows], Y[rows], None if weights is None else weights[rows]), result)
 
         blocks = list(row_blocks(count(X), step.bytes_per_row, limit))
@@ -410,9 +448,15 @@ class TrainingSamples:
     pairwise: bool = False
 
     @classmethod
-    def of(cls, X: Data, y: Data, weights: Any, groups: Any, *, pairwise: bool) -> TrainingSamples:
+    def of(cls, X: Data, y: Data, weights: object, groups: object, *, pairwise: bool) -> TrainingSamples:
         """The samples of positive weight; weights and groups may be None."""
         return cls(X, y, {"sample_weight": weights, "groups": groups}, pairwise).positive()
+
+    @classmethod
+    def of_block(cls, X: Data, y: Data, block: Block, *, pairwise: bool) -> TrainingSamples:
+        """The samples of positive weight, with the weights and groups of a block of them."""
+        weights, groups = (None if a is None else plain(a) for a in (block.weights, block.groups))
+        return cls.of(X, y, weights, groups, pairwise=pairwise)
 
     @property
     def n(self) -> int:
@@ -430,7 +474,10 @@ class TrainingSamples:
         weights = self.options.get("sample_weight")
         if weights is None or bool((weights > 0).all()):
             return self
-        rows = np.flatnonzero(weights > 0)
+        return self.part(np.flatnonzero(weights > 0))
+
+    def part(self, rows: np.ndarray) -> TrainingSamples:
+        """Some of the samples."""
         X = self.inputs(rows)
         options = {name: None if values is None else values[rows] for name, values in self.options.items()}
         y = take(self.y, torch.from_numpy(rows))

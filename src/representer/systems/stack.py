@@ -115,6 +115,10 @@ class StackedSystem(System):
         blocks, values = zip(*(system.left_out_sample() for system in self.systems), strict=True)
         return blocks[0], self.mean(list(values))
 
+    def with_weightless(self, left_out: Tensor) -> Tensor:
+        """The predictions of ``left_out_sample``: those of the members for samples of weight zero are not asked for."""
+        return left_out
+
     def observed_left_out(self) -> LeftOutMoments:
         """Left-out samples with the mixture's predictions and variances, in squared units of the targets."""
         members = [system.observed_left_out() for system in self.systems]
