@@ -14,6 +14,7 @@ from torch import Tensor
 
 from representer.functions import Composed, Layer
 from representer.kernels import Gaussian, Laplacian, Matern, Polynomial, Standardized
+from representer.linalg import least_squares
 from representer.operators import Decomposable
 from representer.optimize import Choice, Problem, SearchSettings
 from representer.problems.composition import Composition
@@ -75,7 +76,7 @@ class LightRegression(DeepRegression):
         """The images of all samples under the affine map that gives those of some."""
         rows, X = self.splits.rows, self.kernel_data
         ones = torch.cat([X, torch.ones_like(X[:, :1])], 1)
-        return [ones @ torch.linalg.lstsq(ones[rows], images[0], driver="gelsd").solution]
+        return [ones @ least_squares(ones[rows], images[0])]
 
 
 @dataclass(frozen=True)
