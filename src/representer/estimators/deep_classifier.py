@@ -61,7 +61,7 @@ from representer.problems.composition import convex_loss, squared_loss
 from representer.problems.deep import DeepSolution
 from representer.problems.spread import DeepSpread
 from representer.problems.stack import CodesLogLoss, Members
-from representer.samples import Data, HeldSamples, InMemory, Samples, TrainingSamples, as_rows, is_dask, plain
+from representer.samples import Data, HeldSamples, Samples, as_rows, is_dask, plain
 from representer.systems import StackedSystem
 from representer.systems.ridge import SummedSystem
 from representer.systems.support import Support
@@ -357,12 +357,8 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
             self.calibration_ = calibrate_codes(values.cpu(), block.Y.cpu(), block.weights)
             places = torch.from_numpy(self._labels(plain(block.Y)))
             self._keep_far_field(values.cpu(), places, block.weights, inputs)
-        if isinstance(samples, InMemory):
-            block = samples.samples
-            weights = None if block.weights is None else plain(block.weights)
-            labels, own = self.classes_[self._labels(plain(block.Y))], plain(inputs, copy=True)
-            pairwise = stack.domain == "gram"
-            self._training_samples = TrainingSamples.of(own, labels, weights, samples.groups, pairwise=pairwise)
+        own, pairwise = plain(inputs, copy=True), stack.domain == "gram"
+        self._training_samples = samples.recalled(own, lambda Y: self.classes_[self._labels(Y)], pairwise=pairwise)
         return self
 
     def _samples(

@@ -9,7 +9,7 @@ import torch
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from representer.approximation import Approximation, Nystroem, RandomFeatures, TensorSketch, approximation_error
+from representer.approximation import Approximation, Nystroem, approximation_error
 from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.validation import DTYPES, check_inputs, one_kernel, seed_of, single_kernel
 from representer.functions import FeatureFunction, FeatureNetwork, StoredFeatures
@@ -96,7 +96,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLe
     @property
     def _any_kernel(self) -> bool:
         """Does the approximation take any kernel? What is suggested for sparse rows and gaps has no other features."""
-        return not isinstance(self.approximation, RandomFeatures | TensorSketch)
+        return getattr(self.approximation, "any_kernel", True)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

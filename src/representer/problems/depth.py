@@ -29,7 +29,7 @@ from representer.problems.stack import (
 )
 from representer.samples import Block, Data, InMemory, Samples, plain
 from representer.systems.composed import ComposedSystem
-from representer.systems.ridge import ExactSystem, ridge_system
+from representer.systems.ridge import FittedSystem, ridge_system
 
 # Of fewer samples than these, held-out folds cannot tell whether an inner layer pays.
 FEWEST_SAMPLES = 20
@@ -226,7 +226,6 @@ def composed_system(solution: DeepSolution) -> ComposedSystem:
         intercept=problem.model.loss.intercept,
         seed=problem.seed,
     )
-    assert isinstance(outer, ExactSystem)
     system = ComposedSystem(
         alpha=outer.alpha,
         fit_intercept=outer.fit_intercept,
@@ -238,7 +237,7 @@ def composed_system(solution: DeepSolution) -> ComposedSystem:
     return system
 
 
-def held_out_predictions(solution: DeepSolution, outer: ExactSystem) -> Tensor:
+def held_out_predictions(solution: DeepSolution, outer: FittedSystem) -> Tensor:
     """The prediction (n, p) for each sample by a refit without its fold.
 
     Samples that no fold holds out have leave-one-out predictions of the outer function.
