@@ -91,6 +91,7 @@ sphinx_gallery_conf = {
     "filename_pattern": r"/plot_",
     "within_subsection_order": "FileNameSortKey",
     "image_scrapers": ("gallery.saved_pictures",),
+    "reset_modules": ("gallery.both_schemes", "matplotlib"),
     "abort_on_example_error": True,
     "download_all_examples": False,
     "backreferences_dir": "auto_examples/uses",

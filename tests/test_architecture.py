@@ -44,6 +44,7 @@ ROOMS = (
     "metrics",
     "datasets",
     "comparison",
+    "explorer",
     "cli",
     "__main__",
     # the batteries, which may look at everything

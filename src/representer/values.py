@@ -223,7 +223,7 @@ class Rule:
     holds: Callable[[Any], bool]
     advice: str = ""
 
-    def __call__(self, name: str, value: Any) -> None:
+    def __call__(self, name: str, value: object) -> None:
         """Refuse any other value of the argument with this name."""
         if not self.holds(value):
             raise ValueError(f"{name} must be {self.words}; got {argument_repr(value)}.{self.advice}")
@@ -469,7 +469,7 @@ class Value:
             names = ", ".join(self.constraints()) or "none"
             raise ValueError(f"{self!r} has no hyperparameter {sorted(unknown)}; it has: {names}.")
 
-        def change(name: str, argument: Any) -> Any:
+        def change(name: str, argument: object) -> Any:
             if name in values and name in self.hyperparameters:
                 return values[name]
             return map_children(name, argument, lambda prefix, child: child.replace(_below(prefix, values)))
@@ -479,7 +479,7 @@ class Value:
     def numbers(self) -> Self:
         """The same value with tensors turned into plain floats and arrays: what a fitted learner keeps."""
 
-        def change(name: str, argument: Any) -> Any:
+        def change(name: str, argument: object) -> Any:
             if name in self.hyperparameters and isinstance(argument, Tensor):
                 array = argument.detach().cpu().numpy()
                 return float(array) if array.ndim == 0 else array.copy()
@@ -552,7 +552,7 @@ def _below(prefix: str, values: Mapping[str, Setting]) -> dict[str, Setting]:
     return {name[len(start) :]: value for name, value in values.items() if name.startswith(start)}
 
 
-def map_children(name: str, argument: Any, change: Callable[[str, Value], Value]) -> Any:
+def map_children(name: str, argument: object, change: Callable[[str, Value], Value]) -> Any:
     """An argument with each value in it, itself or the items of a list, sent through ``change(name, child)``."""
     if isinstance(argument, Value):
         return change(name, argument)
@@ -596,7 +596,8 @@ def _same_entries(a: object, b: object) -> bool:
         one, two = _plain(a), _plain(b)
     except ValueError:  # a ragged list
         return False
-    return one.shape == two.shape and bool(np.all(one == two))
+    numbers = one.dtype.kind == two.dtype.kind == "f"  # a gap is equal to a gap
+    return one.shape == two.shape and np.array_equal(one, two, equal_nan=numbers)
 
 
 def _plain(argument: object) -> np.ndarray:

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from representer.kernels import NAMES, Kernel, as_kernel
+from representer.kernels.families import FeatureKind
 from representer.samples import Data, count, is_dask, refuse_frames, take
 from representer.samples import rows as limits
 from representer.values import Value
@@ -76,6 +77,7 @@ class Approximation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Value, Ba
 
     transformer: ClassVar[Callable[..., Any]]  # (kernel, approximation, *, random_state), of the room above
     default_kernel: ClassVar[str] = "rbf"
+    needs: ClassVar[FeatureKind | None] = None  # the explicit features that a kernel must have
     kernel: Any
     random_state: Any = None
     any_kernel: ClassVar[bool] = False  # are there features of every kernel?
@@ -212,6 +214,12 @@ def check_bare(approximation: object) -> None:
             f"approximation={approximation!r} has a kernel of its own, which is for the transformer. Give kernel= to "
             "the learner instead."
         )
+
+
+def needed_features(approximation: object) -> FeatureKind | None:
+    """The explicit features that kernels of the inputs must have for an approximation, or for a pair of them."""
+    inputs = approximation[0] if isinstance(approximation, tuple | list) else approximation
+    return inputs.needs if isinstance(inputs, Approximation) else None
 
 
 def approximation_error(features: FeatureMap, X: Data) -> float:

@@ -164,6 +164,7 @@ class RandomFeatures(Approximation):
     ((50, 4001), True)
     """
 
+    needs = "frequencies"
     moves = True
 
     def __init__(

@@ -523,7 +523,7 @@ class Nystroem(Approximation):
 
 
 def input_output_pair(
-    approximation: Any, n: int | None = None, *, vectors: bool = True
+    approximation: object, n: int | None = None, *, vectors: bool = True
 ) -> tuple[Approximation, Nystroem | Landmarks] | None:
     """The approximations of inputs and outputs that a learner's argument ``approximation`` means; None is exact.
 

@@ -190,7 +190,7 @@ class Expansion(Function):
         anchors, coefficients = how.inputs(kernel, self.anchors), how.tensor(self.coefficients)
         return Expansion(kernel, anchors, coefficients, b, slopes=slopes)
 
-    def _inputs(self, X: Data) -> Any:
+    def _inputs(self, X: Data) -> Data:
         """New inputs as the kernel takes them."""
         f = self.loaded
         X = f.kernel.prepare(X) if self.representation is None else self.representation.inputs(f.kernel, X)
@@ -238,7 +238,7 @@ class Expansion(Function):
 
     @property
     def terms_of(self) -> Data:
-        """The anchors."""
+        """The anchors, to which the terms of the sum belong."""
         return self.anchors
 
     @property
@@ -264,7 +264,7 @@ class Expansion(Function):
             return f.kernel.kernel._magnitudes(prepared, f.anchors) @ (f.coefficients @ A).abs()
 
     def in_units(self, unit: float) -> Expansion:
-        """The function unit·f."""
+        """The function unit·f, whose coefficients are those of f times the unit."""
         arrays = (self.coefficients, self.intercept, self.slopes)
         c, b, slopes = (None if array is None else in_units(unit, array) for array in arrays)
         return replace(self, coefficients=c, intercept=b, slopes=slopes)

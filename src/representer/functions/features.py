@@ -146,7 +146,7 @@ class StoredFeatures:
         """The landmarks, or None where the approximation has none."""
         return as_scipy(self.drawn) if hasattr(self.map, "landmarks") else None
 
-    def inputs(self, X: Data) -> Any:
+    def inputs(self, X: Data) -> Data:
         """Checked inputs as the map takes them."""
         return self.representation.inputs(self._adapted, X)
 
@@ -252,6 +252,6 @@ class FeatureFunction(Function):
         return take(self.features.drawn, torch.from_numpy(evenly_spaced(count(self.features.drawn), limit)))
 
     def in_units(self, unit: float) -> FeatureFunction:
-        """The function unit·f."""
+        """The function unit·f, whose coefficients are those of f times the unit."""
         b = None if self.intercept is None else in_units(unit, self.intercept)
         return replace(self, coefficients=in_units(unit, self.coefficients), intercept=b)

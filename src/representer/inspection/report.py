@@ -15,7 +15,7 @@ from importlib import resources
 from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -82,7 +82,7 @@ class Report:
 
 
 # -- numbers ----------------------------------------------------------------------------------------------------------
-def short(value: Any) -> str:
+def short(value: object) -> str:
     """A value in few characters."""
     if isinstance(value, float | np.floating):
         return f"{value:.4g}"
@@ -90,7 +90,7 @@ def short(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 
-def kernel_words(kernel: Any) -> str:
+def kernel_words(kernel: object) -> str:
     """A kernel as code with few digits: without the maps to columns before it, and lists of numbers by their range.
 
     Examples

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from representer.approximation import Approximation, Landmarks, Nystroem, input_output_pair
 from representer.functions import ConditionalEmbedding, Embedding
-from representer.kernels import Kernel
+from representer.kernels import Gaussian, Kernel, Laplacian
 from representer.objectives import HeldOut, LeaveOneOut
 from representer.objectives.squared import SquaredLoss
 from representer.operators import Representation, silent_repairs
@@ -23,6 +24,7 @@ from representer.problems.embedding import (
     InputGram,
     held_out_rows,
 )
+from representer.problems.stack import least_error
 from representer.samples import Block, Data, Samples
 from representer.samples import rows as limits
 from representer.systems import Scope
@@ -36,6 +38,9 @@ from representer.systems.conditional import (
 
 # Beyond it, hyperparameters of an exact fit are learned on a random subset.
 LARGEST_BATCH = 1500
+# The kernels of targets on a line that are compared, in median distances: the loss of a wide Laplacian one is CRPS,
+# that of a narrow Gaussian one looks at densities.
+WIDE, NARROW = 8.0, 0.25
 
 
 @dataclass(frozen=True)
@@ -80,11 +85,12 @@ class ConditionalModel:
 
 @dataclass(frozen=True)
 class ConditionalSolution:
-    """The fitted embedding, its system, and alpha with the criterion there."""
+    """The fitted embedding, its system, the criterion at its alpha, and log densities of targets that were left out."""
 
     function: ConditionalEmbedding
     system: WeightSystem | CellSystem
     value: float | None
+    log_densities: Tensor | None = None
 
 
 class ConditionalProblem(Problem):
@@ -213,7 +219,7 @@ class ConditionalProblem(Problem):
                 inputs = inputs.fixed(kernel)
         whole = dict[str, SquaredLoss]()
 
-        def objective(rows: Tensor | None, observer: Any) -> SquaredLoss:
+        def objective(rows: Tensor | None, observer: object) -> SquaredLoss:
             if rows is not None:
                 part = replace(block, X=R, Y=R).rows(rows.cpu().numpy())
                 return model.objective(part.X, part, settings.seed)
@@ -248,6 +254,12 @@ class ConditionalProblem(Problem):
             return settled(model, system, choice.value)
 
     # -- refits -------------------------------------------------------------------------------------------------------
+    def with_output_kernel(self, kernel: Kernel) -> ConditionalProblem:
+        """The same problem with another kernel of its targets."""
+        model, targets = replace(self.model, output_kernel=kernel), replace(self.targets, kernel=kernel)
+        options = {"flat": self.flat, "seed": self.seed, "inputs": self.inputs}
+        return ConditionalProblem(self.samples, targets, model, self.representation, **options)
+
     def with_samples(self, samples: Samples, inputs: Data, rows: np.ndarray) -> ConditionalProblem:
         """The same problem for samples that are these rows of its own, with their targets."""
         options = {"flat": self.flat, "seed": self.seed, "inputs": inputs}
@@ -264,4 +276,48 @@ def settled(
     """The solution of a system; a fit by sums chooses alpha by its leave-one-out error, unless something else does."""
     system = system.settled(system_alpha if model.alpha is None else model.alpha)
     value = value if system.value is None else system.value
-    return ConditionalSolution(system.judged(model.criterion), system.at_rest(), value)
+    function, log_densities = system.judged(model.criterion)
+    return ConditionalSolution(function, system.at_rest(), value, log_densities)
+
+
+# -- kernels of targets -----------------------------------------------------------------------------------------------
+def best_solution(
+    problems: Sequence[ConditionalProblem], settings: EmbeddingSettings, *, learned: bool
+) -> tuple[ConditionalProblem, Choice, ConditionalSolution]:
+    """Of problems that differ in the kernel of inputs, the one of least criterion, with its choice and its solution.
+
+    ``learned`` says that the kernel of targets on a line is chosen, too: each of several is searched with, and a later
+    one is taken where its solution has more log density for left-out samples, beyond doubt.
+    """
+    kernels = line_kernels(problems[0]) if learned else []
+    candidates = [[problem.with_output_kernel(kernel) for problem in problems] for kernel in kernels] or [[*problems]]
+    best: tuple[ConditionalProblem, Choice, ConditionalSolution] | None = None
+    for candidate in candidates:
+        problem, choice = least_error(candidate, settings)
+        solution = problem.solve(choice)
+        if best is None or _is_likelier(solution.log_densities, best[2].log_densities):
+            best = problem, choice, solution
+        if choice.interrupted:
+            break
+    assert best is not None
+    return best
+
+
+def _is_likelier(log_densities: Tensor | None, others: Tensor | None) -> bool:
+    """Is the mean of the first the larger one, by two standard errors of the difference?"""
+    if log_densities is None or others is None:
+        return False
+    gains = log_densities - others
+    return bool(gains.mean() > 2.0 * gains.std(correction=0) / len(gains) ** 0.5)
+
+
+def line_kernels(problem: ConditionalProblem) -> list[Kernel]:
+    """The kernels of its targets that are compared: none where targets are not on a line, or nothing is left out."""
+    if not problem.scope.spans_all or problem.model.criterion is None or problem.targets.kernel.domain != "vectors":
+        return []
+    embedding = problem.embedding
+    if embedding.vectors("output_kernel").shape[1] != 1 or not isinstance(embedding.kernel, Gaussian):
+        return []
+    median = float(embedding.kernel.hyperparameter_values()["lengthscale"])
+    wide: list[Kernel] = [Laplacian(WIDE * median)]
+    return wide if problem.samples.n > limits.HELD_ROWS // 2 else [*wide, Gaussian(NARROW * median)]

@@ -439,7 +439,7 @@ class SeenSamples:
 
     @property
     def weights(self) -> np.ndarray | None:
-        """The samples' weights."""
+        """The weights of the samples, None where all are equal."""
         return None if self.block.weights is None else plain(self.block.weights)
 
 

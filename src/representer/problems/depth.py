@@ -156,7 +156,7 @@ class DepthProblem(StackProblem):
 
 # -- where the inner layer begins -------------------------------------------------------------------------------------
 def deepened(
-    members: Sequence[FittedMember], stacking: Stacking, n_features: int, alpha: Any
+    members: Sequence[FittedMember], stacking: Stacking, n_features: int, alpha: object
 ) -> list[tuple[Composition, np.ndarray | None]]:
     """Compositions that begin as shallow fits: an affine layer before a smooth kernel, and before a rough one.
 

@@ -225,7 +225,7 @@ def bent(point: Tensor, bound: Tensor, sign: float = 1.0) -> Tensor:
     return torch.where(gap > 36.0, point, sign * (bound - BEND * torch.nn.functional.softplus(gap.clamp(max=36.0))))
 
 
-def start_value(name: str, value: Any, shape: torch.Size, constraint: Constraint) -> Tensor:
+def start_value(name: str, value: object, shape: torch.Size, constraint: Constraint) -> Tensor:
     """A value of ``start``: one number, or one for each entry."""
     wanted = "a number" if not len(shape) else f"a number or an array of shape {tuple(shape)}"
     try:

@@ -322,7 +322,7 @@ class LevelEnergy:
             return state, proposals, [(j, p.vectors, p.values, p.residual) for j, p in self.ritz.items()]
 
         state, proposals, pairs = remembered(question, answer)
-        self.ritz = {j: RitzPairs(*pair) for j, *pair in pairs}
+        self.ritz = {j: RitzPairs(vectors, values, residual) for j, vectors, values, residual in pairs}
         return state, proposals
 
     def swept(self, hidden: Hidden, tol: float | None, *, coupled: bool = True) -> tuple[Stationarity, Hidden]:

@@ -246,7 +246,7 @@ class Search:
         alpha = None if math.isnan(choice.alpha) else choice.alpha
         return replace(self, data=data, first_alpha=alpha)
 
-    def start(self, criterion: Any) -> Tensor:
+    def start(self, criterion: object) -> Tensor:
         """Where the search starts: raw hyperparameters, and the logarithm of the alpha that is best there."""
         kernel, _, raw = self._packed
         if isinstance(self.alpha, float):
@@ -302,7 +302,7 @@ class Search:
                 penalty = penalty + (part - part.mean()).square().sum()
         return self.shrinkage / len(self.data.Y) * penalty
 
-    def minimised(self, settings: SearchSettings, criterion: Any) -> Choice:
+    def minimised(self, settings: SearchSettings, criterion: object) -> Choice:
         """The point of least criterion."""
         start = self.start(criterion)
         result = minimise(lambda points: self.value_and_gradient(points, criterion), start, settings)

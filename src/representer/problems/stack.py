@@ -254,7 +254,7 @@ class StackProblem(Problem):
         """The same stack for some of the samples, in memory."""
         return StackProblem([problem.on_rows(rows) for problem in self.problems], self.stacking, self.weights)
 
-    def choose(self, settings: Any) -> StackChoice:
+    def choose(self, settings: object) -> StackChoice:
         """What is free in the members, each searched by itself."""
         choices: list[Choice] = []
         seconds = []
@@ -365,7 +365,7 @@ def learned_numbers(problem: Problem, choice: Choice) -> int:
     return free + int(not isinstance(problem.model.alpha, float))
 
 
-def least_error(problems: Sequence[OneProblem], settings: Any) -> tuple[OneProblem, Any]:
+def least_error(problems: Sequence[OneProblem], settings: object) -> tuple[OneProblem, Any]:
     """Of problems that differ in the kernel, the one whose choice has the least squared error for left-out samples.
 
     Errors of members that learned more numbers count more, as in a stack. A choice that was not judged loses against

@@ -282,7 +282,7 @@ class Samples(ABC):
         """The samples of positive weight; those of weight zero are none. ``pairwise``: X is their Gram matrix."""
         return self
 
-    def prepared(self, kernel: Any) -> Samples:
+    def prepared(self, kernel: object) -> Samples:
         """The samples as a kernel takes them; blocks of numbers are read as all kernels of vectors take them."""
         return self
 
@@ -334,7 +334,7 @@ class InMemory(Samples):
 
     @property
     def held(self) -> Block:
-        """All samples."""
+        """All samples, since they are in memory."""
         return self.samples
 
     def rows(self, index: np.ndarray) -> Block:
@@ -356,7 +356,7 @@ class InMemory(Samples):
         part = self.samples.positive_part(pairwise=pairwise)
         return self if part is self.samples else InMemory(part)
 
-    def prepared(self, kernel: Any) -> InMemory:
+    def prepared(self, kernel: object) -> InMemory:
         """The samples as a kernel takes them."""
         return InMemory(self.samples.prepared(kernel))
 
@@ -364,7 +364,7 @@ class InMemory(Samples):
         """The sum over blocks, one after the other."""
         X, Y, weights = self.samples.X, self.samples.Y, self.samples.weights
 
-        def add(rows: slice, result: Any) -> Any:
+        def add(rows: slice, result: object) -> Any:
             return step(Block(X[rows], Y[rows], None if weights is None else weights[rows]), result)
 
         blocks = list(row_blocks(count(X), step.bytes_per_row, limit))
@@ -460,7 +460,7 @@ class TrainingSamples:
     pairwise: bool = False
 
     @classmethod
-    def of(cls, X: Data, y: Data, weights: Any, groups: Any, *, pairwise: bool) -> TrainingSamples:
+    def of(cls, X: Data, y: Data, weights: object, groups: object, *, pairwise: bool) -> TrainingSamples:
         """The samples of positive weight; weights and groups may be None."""
         return cls(X, y, {"sample_weight": weights, "groups": groups}, pairwise).positive()
 

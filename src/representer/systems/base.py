@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -224,19 +224,19 @@ class WholeScope(Scope):
     spans_all = True
 
     def rows(self, samples: Samples, size: int, seed: int) -> np.ndarray:
-        """All samples."""
+        """The numbers of all samples: an exact fit leaves none out."""
         return np.arange(samples.n)
 
     def heuristic_rows(self, samples: Samples) -> np.ndarray:
-        """All samples."""
+        """The numbers of all samples: heuristics look at them all."""
         return np.arange(samples.n)
 
     def search_size(self, n: int) -> int:
-        """All of them."""
+        """The number of samples itself: a search looks at them all."""
         return n
 
     def subset(self, samples: Samples, kernel: Kernel, inputs: Callable[[Data], Data], seed: int) -> np.ndarray:
-        """All samples."""
+        """The numbers of all samples, which span an exact solution."""
         return np.arange(samples.n)
 
     def max_rank(self, n: int) -> int | None:
@@ -255,7 +255,7 @@ class WholeScope(Scope):
         """Any kernel will do."""
 
     def require(self, holds: bool, message: str) -> None:
-        """Nothing is approximated."""
+        """Nothing is approximated, so that nothing is required."""
 
     def require_memory(self, n: int, searched: int, element_size: int, *, moved: int = 0) -> None:
         """The fit has three n × n matrices, a search eight of those samples that it looks at."""
@@ -354,7 +354,7 @@ class Groups:
     members: tuple[Tensor, ...]
 
     @classmethod
-    def of(cls, labels: Any, device: torch.device | str | None = None) -> Groups:
+    def of(cls, labels: object, device: torch.device | str | None = None) -> Groups:
         """The partition of rows by labels (n,), one for each row."""
         _, numbers, sizes = np.unique(np.asarray(labels), return_inverse=True, return_counts=True)
         rows = np.split(np.argsort(numbers, kind="stable"), np.cumsum(sizes)[:-1])

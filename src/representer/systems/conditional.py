@@ -59,7 +59,7 @@ class WeightSystem(System):
         vars(self).update(state)
 
     def function(self) -> ConditionalEmbedding:
-        """The fitted embedding."""
+        """The fitted embedding x ↦ μ_x with the weights of this system."""
         w = self.weights.sample_weight
         shares = None if w is None else w / w.sum()
         return replace(self.targets, weights=self.weights, total_is_one=self.weights.intercept, shares=shares)
@@ -78,14 +78,15 @@ class WeightSystem(System):
         note_residual("the equations of the fit", self.residual)
         return self
 
-    def judged(self, criterion: str | None) -> ConditionalEmbedding:
+    def judged(self, criterion: str | None) -> tuple[ConditionalEmbedding, Tensor | None]:
         """The fitted embedding with what left-out samples decide: where it fades far from all samples, its bandwidth.
 
-        Without a criterion, and of many samples, nothing is decided.
+        Without a criterion, and of many samples, nothing is decided. The second value has the log densities of the
+        samples that decided on the bandwidth.
         """
-        function, weights = self.function(), self.weights
+        function, weights, log_densities = self.function(), self.weights, None
         if len(weights.anchors) > limits.HELD_ROWS // 2 or criterion is None:
-            return function
+            return function, None
         if weights.intercept and weights.kernel.domain != "gram" and is_bounded(weights.kernel):
             function = replace(function, weights=faded(weights, self.groups))
         if function.kernel.domain == "vectors" and function.vectors("density").shape[1] == 1:
@@ -93,13 +94,13 @@ class WeightSystem(System):
             rows = np.arange(len(left_out)) if w is None else np.flatnonzero(w > 0)
             some = torch.from_numpy(rows[limits.evenly_spaced(len(rows), limits.MIDDLE_ROWS)])
             shares = None if w is None else torch.from_numpy(w / w.sum()).to(left_out)
-            width = best_bandwidth(proper(left_out[some], shares), function.vectors("density"), some)
+            width, log_densities = best_bandwidth(proper(left_out[some], shares), function.vectors("density"), some)
             function = replace(function, bandwidth=width)
         self.forget_inverse()
-        return function
+        return function, log_densities
 
     def at_rest(self) -> WeightSystem:
-        """The system itself."""
+        """The system itself, which holds nothing beside its arrays."""
         return self
 
     def forget_inverse(self) -> None:
@@ -354,9 +355,9 @@ class CellSystem(SummedSystem):
             alpha = alpha if self.first_alpha is None else self.first_alpha
         return super().settled(alpha)
 
-    def judged(self, criterion: str | None) -> ConditionalEmbedding:
+    def judged(self, criterion: str | None) -> tuple[ConditionalEmbedding, Tensor | None]:
         """The fitted embedding: of cells, left-out samples decide no more."""
-        return self.function()
+        return self.function(), None
 
     def influence(self, X: Data, values: Tensor | None = None) -> Tensor:
         """Refused: samples are summed."""
@@ -463,13 +464,13 @@ class TargetSource:
     def __len__(self) -> int:
         return len(self.values)
 
-    def rows(self, index: np.ndarray) -> Any:
+    def rows(self, index: np.ndarray) -> Data:
         """Some of them, here and checked."""
         if is_dask(self.values):
             return self.check(self.values[index].compute())
         return take(self.values, torch.from_numpy(index))
 
-    def prepared(self, values: Any) -> Any:
+    def prepared(self, values: Any) -> Data:
         """As the kernel takes them."""
         numeric = self.kernel.domain == "vectors"
         return self.kernel.prepare(self.representation.tensor(values) if numeric else values)
@@ -491,7 +492,7 @@ class TargetSource:
         values = self.rows(rows)
         return replace(self, values=values[:, rows] if self.kernel.domain == "gram" else values)
 
-    def anchors(self, kernel: Kernel, approximation: Nystroem | Landmarks, seed: int) -> Any:
+    def anchors(self, kernel: Kernel, approximation: Nystroem | Landmarks, seed: int) -> Data:
         """Targets that stand for all, as they were given."""
         if isinstance(approximation, Landmarks):
             return self.check(approximation.points)
@@ -525,7 +526,7 @@ def conditional_system(
     intercept: bool,
     pair: tuple[Approximation, Nystroem | Landmarks] | None,
     inputs: Data = None,
-    memory_limit: Any = None,
+    memory_limit: object = None,
     scale: float | None = None,
     first_alpha: float | None = None,
 ) -> WeightSystem | CellSystem:

@@ -165,7 +165,7 @@ class FittedSystem(System):
 
     @abstractmethod
     def norm(self) -> float:
-        """‖f‖."""
+        """‖f‖, the norm of the fitted function in its RKHS."""
 
     def left_out_sample(self) -> tuple[Block, Tensor]:
         """Samples that stand for all, or all, and for each the prediction by the fit without its group."""
@@ -571,7 +571,7 @@ class ExactSystem(FittedSystem):
         means, variances = self._system.left_out_at(features)
         return means, variances + missed[:, None]
 
-    def _inputs(self, X: Data) -> Any:
+    def _inputs(self, X: Data) -> Data:
         """Checked inputs as the system takes them; Gram rows of the samples that have a weight."""
         if self.kernel.domain == "gram" and self._rows is not None:
             X = X[:, self._rows]
@@ -970,7 +970,7 @@ class FeatureRidge(RidgeScope):
     def start(
         self, kernel: OperatorKernel, samples: Samples, seed: int, *, intercept: bool, learned: bool, searched: bool
     ) -> RidgeData:
-        """All samples."""
+        """The data of all samples, from which an exact fit starts."""
         data = training_data(kernel, samples.rows(np.arange(samples.n)), intercept=intercept)
         m = self.approximation.size(samples.n)
         needed = 4 * samples.n * m * data.Y.element_size()
@@ -1003,7 +1003,7 @@ class SummedRidge(RidgeScope):
         return training_data(kernel, samples.rows(search).positive_part(), intercept=intercept)
 
     def searched(self, data: RidgeData, seed: int) -> RidgeData:
-        """All of them."""
+        """All of the data: an exact search leaves none out."""
         return data
 
 
@@ -1039,7 +1039,7 @@ def ridge_system(
     approximation: Approximation | None = None,
     explicit: bool = False,
     solver: str | Falkon = "auto",
-    memory_limit: Any = None,
+    memory_limit: object = None,
     inputs: Data = None,
     data: RidgeData | None = None,
     seed: int = 0,
