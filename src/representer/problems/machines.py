@@ -302,7 +302,7 @@ class Doubt(NamedTuple):
 
 
 def interpolation_doubt(function: Composed | Stacked, seen: SeenSamples) -> Doubt | None:
-    """What speaks against an interpolant: images too close together to meet the data, or a kernel that is too smooth."""
+    """What speaks against an interpolant: images too close together, or a kernel that is too smooth."""
     targets = plain(seen.block.Y)
     gap, size = np.abs(plain(function(seen.inputs)) - targets).max(), np.abs(targets).max()
     if not gap <= INTERPOLATED * size:
