@@ -18,7 +18,7 @@ import numbers
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -187,7 +187,7 @@ def packing(values: Mapping[str, Tensor], constraints: Mapping[str, Constraint])
 Setting = npt.ArrayLike | Tensor
 
 
-def is_real(value: object) -> bool:
+def is_real(value: object) -> TypeGuard[float]:
     """Is it one real number, of Python or NumPy (and not a truth value)?"""
     return type(value) is float or (isinstance(value, numbers.Real) and not isinstance(value, bool))
 
@@ -198,12 +198,12 @@ def is_scalar(value: object) -> bool:
     return is_real(value) or array or isinstance(value, Tensor | str)
 
 
-def is_count(value: object) -> bool:
+def is_count(value: object) -> TypeGuard[int]:
     """Is it a positive integer, of Python or NumPy?"""
     return isinstance(value, numbers.Integral) and is_real(value) and int(value) > 0
 
 
-def is_whole(value: object) -> bool:
+def is_whole(value: object) -> TypeGuard[int]:
     """Is it an integer, 0 or more, of Python or NumPy?"""
     return isinstance(value, numbers.Integral) and is_real(value) and int(value) >= 0
 

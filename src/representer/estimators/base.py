@@ -44,8 +44,7 @@ from representer.inspection.rounding import lost_digits
 from representer.kernels import NAMES, Kernel, Stack, as_kernel
 from representer.linalg import RoundingNotes, noted_rounding, row_blocks, threads_for
 from representer.notices import NumericalWarning, warn
-from representer.operators import OperatorKernel, Representation, replicates, takes_gaps, takes_sparse
-from representer.operators.base import kernel_domain
+from representer.operators import OperatorKernel, Representation, kernel_domain, replicates, takes_gaps, takes_sparse
 from representer.optimize import Deadline, HistoryEntry, SearchSettings
 from representer.persistence import FitRecord, lightened, model_card, read_model, write_model
 from representer.samples import (

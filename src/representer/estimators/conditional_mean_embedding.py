@@ -14,8 +14,7 @@ from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from representer.approximation import input_output_pair
-from representer.approximation.base import needed_features
+from representer.approximation import input_output_pair, needed_features
 from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting
 from representer.estimators.validation import (
     Check,
@@ -33,8 +32,7 @@ from representer.estimators.validation import (
 from representer.functions import ConditionalEmbedding, Embedding, FeatureFunction, Function
 from representer.functions.embedding import as_values, own_copy
 from representer.inspection.intervals import fold_intervals
-from representer.kernels import Gaussian, Kernel, as_kernel, is_several
-from representer.kernels.suggest import kernels_of
+from representer.kernels import Gaussian, Kernel, as_kernel, is_several, kernels_of
 from representer.operators import original, replicates
 from representer.optimize import HistoryEntry, keep_going
 from representer.problems.conditional_embedding import (

@@ -22,11 +22,9 @@ from representer.estimators.validation import Check, approximated_by, seed_of
 from representer.functions.levels import Levels
 from representer.inspection import levels as inspection
 from representer.inspection.levels import ApproximationBounds
-from representer.kernels import Gaussian, Kernel
-from representer.kernels.suggest import single_kernel
+from representer.kernels import Gaussian, Kernel, single_kernel
 from representer.notices import NumericalWarning, warn
-from representer.operators import takes_sparse
-from representer.operators.base import kernel_domain
+from representer.operators import kernel_domain, takes_sparse
 from representer.optimize import HistoryEntry, SearchSettings
 from representer.preimage import Network
 from representer.preimage.levels import METHODS, LevelPreimages

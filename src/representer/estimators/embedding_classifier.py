@@ -14,8 +14,7 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from representer.approximation import Approximation
-from representer.approximation.base import needed_features
+from representer.approximation import Approximation, needed_features
 from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting
 from representer.estimators.base import predict_set as class_sets_of
 from representer.estimators.validation import (
@@ -31,8 +30,7 @@ from representer.estimators.validation import (
 )
 from representer.functions import Expansion, FeatureFunction, Stacked
 from representer.inspection.suspects import class_misfits
-from representer.kernels import Gaussian, Kernel, Stack, as_kernel, is_bounded
-from representer.kernels.suggest import stack_of
+from representer.kernels import Gaussian, Kernel, Stack, as_kernel, is_bounded, stack_of
 from representer.operators import Representation, original, replicates
 from representer.optimize import Choice, HistoryEntry, keep_going
 from representer.preimage.probabilities import (

@@ -26,11 +26,9 @@ from representer.estimators.deep_regressor import (
 )
 from representer.estimators.validation import POSITIVE_OR_AUTO, Check, check_inputs, seed_of
 from representer.functions import Composed, CompositionNetwork, Expansion, Layer
-from representer.kernels import Kernel, as_kernel
-from representer.kernels.suggest import one_kernel, single_kernel
+from representer.kernels import Kernel, as_kernel, one_kernel, single_kernel
 from representer.notices import warn
-from representer.operators import OperatorKernel, takes_sparse
-from representer.operators.base import as_operator_kernel
+from representer.operators import OperatorKernel, as_operator_kernel, takes_sparse
 from representer.problems.autoencoder import (
     AutoencoderModel,
     AutoencoderProblem,

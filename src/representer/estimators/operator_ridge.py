@@ -12,8 +12,7 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from representer.approximation import Approximation, Falkon
-from representer.approximation.base import needed_features
+from representer.approximation import Approximation, Falkon, needed_features
 from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting
 from representer.estimators.validation import (
     DTYPES,
@@ -34,10 +33,16 @@ from representer.inspection.intervals import (
     with_deviation,
 )
 from representer.inspection.suspects import left_out_misfits
-from representer.kernels import Stack
-from representer.kernels.suggest import stack_of
-from representer.operators import Decomposable, Operator, OperatorKernel, Representation, original, replicates
-from representer.operators.base import as_operator_kernel
+from representer.kernels import Stack, stack_of
+from representer.operators import (
+    Decomposable,
+    Operator,
+    OperatorKernel,
+    Representation,
+    as_operator_kernel,
+    original,
+    replicates,
+)
 from representer.optimize import SearchSettings
 from representer.problems.ridge import RidgeModel, RidgeProblem, RidgeSolution
 from representer.problems.stack import (

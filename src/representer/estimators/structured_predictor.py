@@ -14,16 +14,14 @@ from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from representer.approximation import input_output_pair
-from representer.approximation.base import needed_features
+from representer.approximation import input_output_pair, needed_features
 from representer.estimators import validation
 from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting
 from representer.functions import Embedding, EmbeddingFunction, Expansion, FeatureFunction, function_network
 from representer.functions.embedding import squared_distances
 from representer.inspection.explanation import Explanation
 from representer.inspection.intervals import fold_sets
-from representer.kernels import Kernel, as_kernel, is_several
-from representer.kernels.suggest import kernels_of
+from representer.kernels import Kernel, as_kernel, is_several, kernels_of
 from representer.operators import (
     ConditionalCovariance,
     Operator,

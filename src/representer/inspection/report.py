@@ -25,8 +25,7 @@ from representer.functions import Function
 from representer.inspection.explanation import kernel_of, points_of, representation_of
 from representer.kernels import Kernel, Stack, seen_inside
 from representer.operators import Adapted, OperatorKernel, Representation
-from representer.samples import Data, count, plain, take
-from representer.samples.rows import evenly_spaced
+from representer.samples import Data, count, evenly_spaced, plain, take
 
 # Samples whose Gram matrix shows the spectrum.
 SPECTRUM_ROWS = 500
