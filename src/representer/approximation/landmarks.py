@@ -335,6 +335,8 @@ class Landmarks(Approximation):
     True
     """
 
+    any_kernel = True
+
     def __init__(self, points: Data, *, kernel: Any = None):
         self.points = points
         self.kernel = kernel
@@ -419,6 +421,8 @@ class Nystroem(Approximation):
     True
     """
 
+    any_kernel = True
+
     def __init__(
         self,
         n_components: int | float | Literal["auto"] = "auto",
@@ -448,7 +452,7 @@ class Nystroem(Approximation):
         """The number of landmarks, checked against the number of samples."""
         m = self.n_components
         auto = isinstance(m, str) and m == "auto"
-        if not (auto or self._is_share or (is_count(m) and m <= n)):  # type: ignore[operator]
+        if not (auto or self._is_share or (is_count(m) and m <= n)):
             raise ValueError(
                 f"n_components of Nystroem must be an integer from 1 to the number of samples, {n}; got {m!r}. "
                 f"Choose at most {n}, which is exact, a share of the samples up to 1.0, or 'auto'."
@@ -458,6 +462,10 @@ class Nystroem(Approximation):
     def sized(self, n: int) -> Nystroem:
         """The approximation with a number of landmarks instead of a share of n samples."""
         return Nystroem(self.size(n), self.sampling) if self._is_share else self
+
+    def capped(self, n: int) -> Nystroem:
+        """The approximation with n landmarks where more were asked for."""
+        return Nystroem(self.at_most(n), self.sampling)
 
     def check(self, kernel: Kernel, n: int) -> None:
         """Refuse a kernel that cannot have landmarks, and what is no number of them among n samples."""
@@ -515,7 +523,7 @@ class Nystroem(Approximation):
 
 
 def input_output_pair(
-    approximation: Any, n: int | None = None, *, vectors: bool = True
+    approximation: object, n: int | None = None, *, vectors: bool = True
 ) -> tuple[Approximation, Nystroem | Landmarks] | None:
     """The approximations of inputs and outputs that a learner's argument ``approximation`` means; None is exact.
 

@@ -1,7 +1,8 @@
-"""Why a function says what it says: the terms of the sum that each prediction is, as a value that can be read."""
+"""Why a function says what it says: the terms of the sum that each prediction is, and what a change of x does to it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from html import escape
 from typing import Any
@@ -10,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.functions import Composed, Expansion, FeatureFunction, Function, Stacked
-from representer.kernels import Kernel
+from representer.functions import Composed, Expansion, FeatureFunction, Function, Stacked, function_network
+from representer.kernels import Domain, Kernel
 from representer.linalg import row_blocks
 from representer.operators import Adapted, Decomposable, Representation, silent_repairs
 from representer.plotting import contribution_bars
@@ -222,7 +223,7 @@ class Explanation:
         return contribution_bars(names, values, title=title, ax=ax)
 
 
-def _number(value: Any) -> str:
+def _number(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float | np.floating) else str(value)
 
 
@@ -254,6 +255,17 @@ def explain(function: Function, X: Data, top: int | None = None) -> Explanation:
     numbers = None if parts[0].numbers is None else np.concatenate([part.numbers for part in parts])
     terms = "features" if points is None else "samples"
     return replace(whole, numbers=numbers, terms=terms, **joined)
+
+
+def explain_with_neighbours(function: Function, X: Data, top: int | None, fitted: Data) -> Explanation:
+    """The same, with the values of the members of a sum, and the points of the function that are near the inputs.
+
+    ``fitted`` are the inputs of the fit, where they are known.
+    """
+    explanation, points = explain(function, X, top), points_of(function, fitted)
+    kernel = None if points is None else kernel_of(function)
+    neighbours = None if kernel is None else nearest(kernel, points, X, representation_of(function))
+    return replace(explanation, members=member_values(function, X) or None, neighbours=neighbours)
 
 
 def _constant(function: Function, like: Tensor) -> Tensor:
@@ -387,3 +399,48 @@ def representation_of(function: Function) -> Representation:
     how = function.features.representation if isinstance(function, FeatureFunction) else function.representation  # type: ignore[attr-defined]
     assert isinstance(how, Representation)
     return how
+
+
+# -- changes of the input ---------------------------------------------------------------------------------------------
+def sensitivities(function: Function, X: Data, domain: Domain) -> np.ndarray | list[np.ndarray]:
+    """∂f/∂x (n, d, p) of vectors; of strings, what each character adds to each output (length, p)."""
+    if domain == "vectors" and isinstance(X, np.ndarray):
+        return gradients(function_network(function), representation_of(function).tensor(X))
+    texts = list(X)
+    if domain == "gram" or not all(isinstance(text, str) for text in texts):
+        raise ValueError(
+            "sensitivity(X) is ∂f/∂x of dense vectors, or what each character of a string adds; these inputs are "
+            f"{domain}. Ask explain(X), which says what each training sample contributes."
+        )
+    return [removal_effects(lambda points: plain(function(points)), text) for text in texts]
+
+
+def gradients(function: Callable[[Tensor], Tensor], X: Tensor) -> np.ndarray:
+    """∂f_j/∂x (n, d, p) at vectors (n, d), by automatic differentiation; rows of f depend on their own input only.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from representer.inspection.explanation import gradients
+    >>> gradients(lambda X: X**2, torch.tensor([[3.0], [4.0]])).tolist()
+    [[[6.0]], [[8.0]]]
+    """
+    X = X.detach().clone().requires_grad_()
+    values = function(X)
+    columns = [torch.autograd.grad(values[:, j].sum(), X, retain_graph=True)[0] for j in range(values.shape[1])]
+    return plain(torch.stack(columns, -1))
+
+
+def removal_effects(answer: Callable[[Sequence[str]], np.ndarray], text: str) -> np.ndarray:
+    """f(x) − f(x without its i-th character) for each of them, (length,) or (length, p).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from representer.inspection.explanation import removal_effects
+    >>> removal_effects(lambda texts: np.array([text.count("a") for text in texts]), "banana").tolist()
+    [0, 1, 0, 1, 0, 1]
+    """
+    without = [text[:i] + text[i + 1 :] for i in range(len(text))]
+    values = answer([text, *without])
+    return values[0] - values[1:]
