@@ -14,6 +14,7 @@ from torch import Tensor
 
 from representer.functions import Composed, Layer
 from representer.kernels import Gaussian, Laplacian, Matern, Polynomial, Standardized
+from representer.linalg import least_squares
 from representer.operators import Decomposable
 from representer.optimize import Choice, Problem, SearchSettings
 from representer.problems.composition import Composition
@@ -29,7 +30,7 @@ from representer.problems.stack import (
 )
 from representer.samples import Block, Data, InMemory, Samples, plain
 from representer.systems.composed import ComposedSystem
-from representer.systems.ridge import ExactSystem, ridge_system
+from representer.systems.ridge import FittedSystem, ridge_system
 
 # Of fewer samples than these, held-out folds cannot tell whether an inner layer pays.
 FEWEST_SAMPLES = 20
@@ -97,7 +98,7 @@ class LightRegression(DeepRegression):
         """The images of all samples under the affine map that gives those of some."""
         rows, X = self.splits.rows, self.kernel_data
         ones = torch.cat([X, torch.ones_like(X[:, :1])], 1)
-        return [ones @ torch.linalg.lstsq(ones[rows], images[0], driver="gelsd").solution]
+        return [ones @ least_squares(ones[rows], images[0])]
 
 
 @dataclass(frozen=True)
@@ -248,7 +249,6 @@ def composed_system(solution: DeepSolution) -> ComposedSystem:
         intercept=problem.model.loss.intercept,
         seed=problem.seed,
     )
-    assert isinstance(outer, ExactSystem)
     system = ComposedSystem(
         alpha=outer.alpha,
         fit_intercept=outer.fit_intercept,
@@ -260,7 +260,7 @@ def composed_system(solution: DeepSolution) -> ComposedSystem:
     return system
 
 
-def held_out_predictions(solution: DeepSolution, outer: ExactSystem) -> Tensor:
+def held_out_predictions(solution: DeepSolution, outer: FittedSystem) -> Tensor:
     """The prediction (n, p) for each sample by a refit without its fold.
 
     Samples that no fold holds out have leave-one-out predictions of the outer function.
