@@ -871,7 +871,7 @@ class DeepRegression(Problem):
     def _convex_choice(self, settings: SearchSettings) -> Choice | None:
         """The penalties of a problem that is convex in all but them; None of any other."""
         composition, proxy = self.start, self.model.loss.proxy()
-        if not set(self.free) <= set(PENALTIES) or len(composition.layers) != 1 or self.model.approximation is not None:
+        if not set(self.free) <= set(PENALTIES) or len(composition.layers) != 1 or not self.scope.spans_all:
             return None
         closed = proxy.squared and self.targets.Y.shape[1] == 1
         given = self.model.criterion if self.model.loss.squared else "auto"
