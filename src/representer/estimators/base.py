@@ -37,6 +37,7 @@ from representer.estimators.validation import (
     warn_unconverged,
 )
 from representer.functions import Function, function_network
+from representer.inspection.drawings import Gallery
 from representer.inspection.explanation import (
     Explanation,
     explain,
@@ -51,10 +52,10 @@ from representer.inspection.intervals import FoldFits, check_coverage
 from representer.inspection.relevance import total_effects
 from representer.inspection.report import Report, make_report
 from representer.inspection.rounding import lost_digits
-from representer.inspection.sensitivity import gradients, removal_effects
+from representer.inspection.sensitivity import column_shares, gradients, reads_molecules, removal_effects, without_parts
 from representer.kernels import NAMES, Kernel, Stack, as_kernel, is_frame
-from representer.linalg import RoundingNotes, noted_rounding, row_blocks, threads_for
-from representer.notices import NumericalWarning, warn
+from representer.linalg import RoundingNotes, noted_rounding, peak_bytes, row_blocks, threads_for
+from representer.notices import NumericalWarning, noted_warnings, warn
 from representer.operators import OperatorKernel, Representation, takes_gaps, takes_sparse
 from representer.optimize import Deadline, HistoryEntry
 from representer.persistence import FitRecord, lightened, model_card, write_model
@@ -95,12 +96,13 @@ def fitting(fit: Callable[..., Any]) -> Callable[..., Any]:
         X, y = passed.get("X"), passed.get("y")
         others = {name: value for name, value in passed.items() if name not in ("self", "X", "y")}
         context.call_on_fit_task_begin(estimator=learner, X=X, y=y, metadata=others)
-        began, ticks = datetime.now(UTC), time.perf_counter()
-        with threads_for(n_passed(X)), noted_rounding() as notes:
+        began, ticks, memory = datetime.now(UTC), time.perf_counter(), peak_bytes()
+        with threads_for(n_passed(X)), noted_warnings() as warned, noted_rounding() as notes:
             result = fit(learner, *args, **kwargs)
             learner._report_rounding(X, notes)
-        seconds = time.perf_counter() - ticks
-        learner._keep_record(X, y, began, seconds, more=fit.__name__ == "partial_fit")
+        record = FitRecord.of(X, y, began, time.perf_counter() - ticks)
+        grown = None if memory is None else (peak_bytes() or 0) - memory
+        learner._keep_record(replace(record, warnings=tuple(warned), memory=grown), more=fit.__name__ == "partial_fit")
         context.call_on_fit_task_end(estimator=learner)
         return result
 
@@ -243,6 +245,14 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         """Everything but what is only kept to save time."""
         state = super().__getstate__()
         return {name: value for name, value in state.items() if not name.startswith("_cached")}
+
+    def _html_repr(self) -> str:
+        """What a notebook shows: scikit-learn's picture, and of a fitted learner the light part of its report."""
+        picture = str(BaseEstimator._html_repr(self))
+        if not hasattr(self, "_record"):
+            return picture
+        page = make_report(self, light=True).inline()
+        return f"{picture}<details><summary>details</summary>{page}</details>"
 
     # -- files --------------------------------------------------------------------------------------------------------
     def save(self, path: str | os.PathLike[str], *, compress: bool | int = False) -> Path:
@@ -388,9 +398,8 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         if reason is not None:
             warn(reason, NumericalWarning)
 
-    def _keep_record(self, X: Data, y: Data, began: datetime, seconds: float, *, more: bool) -> None:
+    def _keep_record(self, record: FitRecord, *, more: bool) -> None:
         """Keep what is known of a fit, or of all batches up to this one."""
-        record = FitRecord.of(X, y, began, seconds)
         before: FitRecord | None = getattr(self, "_record", None) if more else None
         self._record = record if before is None else before.joined(record)
 
@@ -508,7 +517,13 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
     # -- why ----------------------------------------------------------------------------------------------------------
     @answering
     def explain(
-        self, X: Data, *, top: int | None = None, coverage: float | None = None, support: bool = False
+        self,
+        X: Data,
+        *,
+        top: int | None = None,
+        coverage: float | None = None,
+        support: bool = False,
+        parts: bool = False,
     ) -> Explanation:
         """Say why: what each training sample, landmark or feature contributes to each prediction.
 
@@ -527,6 +542,10 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
             With a number such as 0.9, the explanation has intervals that contain so many of new targets.
         support : bool, default=False
             With True, it has the ``support`` of each query by the training samples.
+        parts : bool, default=False
+            With True, it has what each part of a query adds: the atoms of a molecule, the characters of a string, the
+            nodes of a graph (each removed in turn), the columns of a vector or a record (their Shapley values, from
+            some of the training samples).
 
         Returns
         -------
@@ -534,10 +553,12 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
             Contributions, baseline, and what else is known of the predictions.
         """
         check_is_fitted(self)
-        explanation = self._explanation(self._explained_function(), X, top, coverage)
+        explanation = self._explanation(self._explained_function(), X, top, coverage, parts=parts)
         return replace(explanation, support=self.support(X)) if support else explanation
 
-    def _explanation(self, function: Function, X: Data, top: int | None, coverage: float | None) -> Explanation:
+    def _explanation(
+        self, function: Function, X: Data, top: int | None, coverage: float | None, *, parts: bool
+    ) -> Explanation:
         """The values of a function at inputs of a user, explained."""
         inputs = self._asked(X)
         explanation = explain(function, inputs, top)
@@ -549,8 +570,11 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         if self._has_flat_answers():
             explanation = flat(explanation)
         kernel = None if points is None else kernel_of(function)
+        if parts:
+            explanation = self._with_parts(explanation, function, inputs)
         return replace(
             explanation,
+            gallery=None if kernel is None else Gallery.of(kernel, inputs, points),
             labels=self._labels_of_terms(explanation),
             neighbours=None if kernel is None else nearest(kernel, points, inputs, representation_of(function)),
             std=self._deviations(inputs),
@@ -585,7 +609,7 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
 
     @answering
     def sensitivity(self, X: Data) -> Any:
-        """How predictions change with their inputs: ∂f/∂x of vectors, and of strings what each character adds.
+        """How predictions change with their inputs: ∂f/∂x of vectors, and of objects what each of their parts adds.
 
         Parameters
         ----------
@@ -595,26 +619,49 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         Returns
         -------
         sensitivity : ndarray of shape (n_queries, n_features) or (n_queries, n_features, n_outputs), or list of ndarray
-            Of the values that ``explain`` explains. Of strings, an array (length,) or (length, n_outputs) for each:
-            the value now minus that of the string without the character.
+            Of the values that ``explain`` explains. Of strings, molecules and graphs, an array (n_parts,) or
+            (n_parts, n_outputs) for each: the value now minus that without the character, atom or node.
         """
         inputs, function = self._asked(X), self._explained_function()
-        domain = self._data_kernel().domain
-
-        def values(points: Any) -> np.ndarray:
-            answers = plain(function(points))
-            return answers[:, 0] if self._has_flat_answers() else answers
-
-        if domain == "vectors" and isinstance(inputs, np.ndarray):
-            found = gradients(function_network(function), representation_of(function).tensor(inputs))
+        if self._data_kernel().domain == "vectors" and isinstance(inputs, np.ndarray):
+            found = gradients(function_network(function), self._representation().tensor(inputs))
             return found[..., 0] if self._has_flat_answers() else found
-        texts = list(inputs)
-        if domain == "gram" or not all(isinstance(text, str) for text in texts):
+        return self._removal_effects(function, inputs)
+
+    def _removal_effects(self, function: Function, inputs: Data) -> list[np.ndarray]:
+        """What each part of each of some objects adds to the values of a function."""
+        kernel = self._data_kernel()
+        molecules, items = reads_molecules(kernel), list(inputs)
+        without = [without_parts(item, molecules=molecules) for item in items]
+        if kernel.domain == "gram" or any(rest is None for rest in without):
             raise ValueError(
-                "sensitivity(X) is ∂f/∂x of dense vectors, or what each character of a string adds; these inputs are "
-                f"{domain}. Ask explain(X), which says what each training sample contributes."
+                "What parts of an input add is known of dense vectors, records, strings, molecules and graphs; these "
+                f"inputs are {kernel.domain}. Ask explain(X), which says what each training sample contributes."
             )
-        return [removal_effects(values, text) for text in texts]
+        values = self._plain_values(function)
+        return [removal_effects(values, item, rest or []) for item, rest in zip(items, without, strict=True)]
+
+    def _plain_values(self, function: Function) -> Callable[[Any], np.ndarray]:
+        """The values of a function as its learner answers: without an axis where there is one output."""
+        flat_ones = self._has_flat_answers()
+        return lambda points: plain(function(points))[:, 0] if flat_ones else plain(function(points))
+
+    def _with_parts(self, explanation: Explanation, function: Function, inputs: Data) -> Explanation:
+        """The explanation with what each part of each query adds: columns, atoms, characters or nodes."""
+        if not isinstance(inputs, np.ndarray | Records) or self._data_kernel().domain == "gram":
+            return replace(explanation, parts=tuple(self._removal_effects(function, inputs)))
+        samples = self._fitted_inputs()
+        if not isinstance(samples, np.ndarray | Records):
+            raise ValueError(
+                "parts=True compares columns with those of training samples, which this model has not kept. Fit it in "
+                "memory, or ask sensitivity(X)."
+            )
+        shares = column_shares(self._plain_values(function), inputs, samples)
+        shares = shares[..., 0] if self._has_flat_answers() else shares
+        columns = list(inputs.columns) if isinstance(inputs, Records) else range(shares.shape[1])
+        names = getattr(self, "feature_names_in_", None)
+        labels = [str(c) for c in columns] if names is None else [str(name) for name in names]
+        return replace(explanation, parts=tuple(shares), part_names=tuple(labels))
 
     @property
     def misfit_(self) -> np.ndarray:

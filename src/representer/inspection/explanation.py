@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from html import escape
 from typing import Any
 
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from representer.functions import Composed, Expansion, FeatureFunction, Function, Stacked
+from representer.inspection.drawings import Gallery
 from representer.kernels import Kernel
 from representer.linalg import row_blocks
 from representer.operators import Adapted, Decomposable, Representation, silent_repairs
@@ -62,6 +63,13 @@ class Explanation:
         Its conformal interval, where a coverage was given.
     support : ndarray of shape (q,) or None
         How much of each query the training samples explain, from 0 to 1.
+    parts : tuple of q ndarrays of shape (n_parts,) or (n_parts, n_outputs), or None
+        What each part of a query adds, where that was asked for: of a string or a graph, the prediction now minus that
+        without the character or node, of a molecule minus that with an unknown atom in the place of the atom; of a vector or a record, the Shapley values of its columns.
+    part_names : tuple of str or None
+        The names of columns.
+    gallery : Gallery or None
+        Queries and samples, which a notebook draws.
 
     Examples
     --------
@@ -88,6 +96,9 @@ class Explanation:
     std: np.ndarray | None = None
     interval: np.ndarray | None = None
     support: np.ndarray | None = None
+    parts: tuple[np.ndarray, ...] | None = None
+    part_names: tuple[str, ...] | None = None
+    gallery: Gallery | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         return len(self.prediction)
@@ -95,10 +106,12 @@ class Explanation:
     def __getitem__(self, rows: Any) -> Explanation:
         """The explanations of some queries: a slice, or their numbers."""
         rows = [rows] if np.ndim(rows) == 0 and not isinstance(rows, slice) else rows
-        shared = {"baseline", "n_terms", "terms", "outputs", "labels"}
+        shared = {"baseline", "n_terms", "terms", "outputs", "labels", "part_names", "parts"}
         own = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in shared}
         members = own.pop("members")
         taken: dict[str, Any] = {name: None if values is None else values[rows] for name, values in own.items()}
+        if self.parts is not None:
+            taken["parts"] = tuple(self.parts[int(i)] for i in np.arange(len(self))[rows])
         return replace(self, members=None if members is None else {k: v[rows] for k, v in members.items()}, **taken)
 
     def top(self, k: int) -> Explanation:
@@ -196,7 +209,25 @@ class Explanation:
         others = self.prediction[query] - self.baseline
         others = float(others[output] if others.ndim else others) - float(values.sum())
         last = f"<tr><td>{self.n_terms - len(names)} others</td><td style='text-align:right'>{others:+.4g}</td></tr>"
-        return f"<p>query {query}: {facts}</p><table>{rows}{last}</table>"
+        drawn = f"{self._parts_html(query, output)}{self._neighbours_html(query)}"
+        return f"<p>query {query}: {facts}</p><table>{rows}{last}</table>{drawn}"
+
+    def _neighbours_html(self, query: int) -> str:
+        """The query beside its nearest samples, as what they are."""
+        if self.gallery is None or self.neighbours is None:
+            return ""
+        return self.gallery.html(query, self.neighbours[query].tolist())
+
+    def _parts_html(self, query: int, output: int) -> str:
+        """The query with its parts in colours, or the columns that add most."""
+        if self.parts is None:
+            return ""
+        values = self.parts[query] if self.parts[query].ndim == 1 else self.parts[query][:, output]
+        if self.part_names is None:
+            return "" if self.gallery is None else f"<p>{self.gallery.coloured(query, values)}</p>"
+        order = np.argsort(-np.abs(values), kind="stable")[:SHOWN_TERMS]
+        shares = (f"{escape(self.part_names[i])} <b>{values[i]:+.4g}</b>" for i in order)
+        return f"<p>columns: {' · '.join(shares)}</p>"
 
     def plot(self, query: int = 0, k: int = 10, *, output: int | None = None, ax: Any = None) -> Any:
         """Draw the k largest contributions to one prediction as bars. Needs matplotlib (the extra ``plot``).
