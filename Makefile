@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constrain
 TORCH := $(shell grep '^torch==' constraints.txt)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo reproduce test fuzz test-all lint format bench docs check clean
+.PHONY: help setup demo reproduce test fuzz test-all coverage lint format bench docs check clean
 
 help: ## show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ test: $(INSTALLED) ## run the tests, the README's code and every docstring examp
 test-all: $(INSTALLED) ## run all tests: also those marked slow, which continuous integration runs
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $(ARGS)
 
+coverage: $(INSTALLED) ## run all tests and say which lines and branches of src they reach (coverage_output/index.html)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --cov --cov-report term --cov-report html:coverage_output $(ARGS)
+
 fuzz: $(INSTALLED) ## random learners on random data, for as long as one likes (ARGS="--cases 20000 --start 0 --minutes 60")
 	OMP_NUM_THREADS=1 PYTHONPATH=tests $(BIN)/python -m fuzz $(ARGS)
 
@@ -73,6 +76,6 @@ check: ## exactly what continuous integration runs: lint, test-all, demo, reprod
 	bash .ci/run
 
 clean: ## remove what was made, but not .venv and reproduce_output
-	rm -rf build dist demo_output bench_output docs/_build docs/api docs/auto_examples docs/sg_execution_times.rst
+	rm -rf build dist demo_output bench_output coverage_output .coverage docs/_build docs/api docs/auto_examples docs/notebooks docs/sg_execution_times.rst
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +

@@ -22,7 +22,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from benchmarks.defaults import Problem, regressions
-from representer import DeepKernelRegressor, OperatorRidge
+from representer import ConditionalMeanEmbedding, DeepKernelRegressor, OperatorRidge
 from representer.cli import console_for, print_json
 from representer.kernels import Gaussian
 from runs.terminal import command, interrupted
@@ -32,6 +32,8 @@ METHODS: dict[str, Callable[[], Any]] = {
     "auto": lambda: OperatorRidge(Gaussian("auto"), fit_intercept=True),
     "ard": lambda: OperatorRidge(Gaussian("ard"), fit_intercept=True, random_state=0),
     "deep": lambda: DeepKernelRegressor(random_state=0, n_restarts=2, max_iter=50),
+    "stack": lambda: OperatorRidge(random_state=0),
+    "embedding": lambda: ConditionalMeanEmbedding(random_state=0),
 }
 
 
@@ -54,7 +56,9 @@ def mapie_intervals(model: Any, X: np.ndarray, y: np.ndarray, new: np.ndarray, c
     return peer.fit_conformalize(X, y).predict_interval(new)[1][:, :, 0]
 
 
-def measure(problem: Problem, name: str, coverage: float, splits: int, size: int) -> dict[str, Any]:
+def measure(
+    problem: Problem, name: str, coverage: float, splits: int, size: int, *, alone: bool = False
+) -> dict[str, Any]:
     """Shares of new targets inside, mean widths at equal coverage in deviations of y, and seconds; of each method."""
     inside: dict[str, list[float]] = {}
     width: dict[str, list[float]] = {}
@@ -70,7 +74,8 @@ def measure(problem: Problem, name: str, coverage: float, splits: int, size: int
         asked = time.perf_counter()
         found["bands"] = bands(model, new, coverage)
         before = time.perf_counter()
-        if (peer := mapie_intervals(METHODS[name](), X, y, new, coverage)) is not None:
+        peer = None if alone else mapie_intervals(METHODS[name](), X, y, new, coverage)
+        if peer is not None:
             found["MAPIE"] = peer
             seconds.setdefault("MAPIE", []).append(time.perf_counter() - before)
         seconds.setdefault("fit", []).append(fitted - start)
@@ -82,7 +87,9 @@ def measure(problem: Problem, name: str, coverage: float, splits: int, size: int
 
 
 def bands(model: Any, new: np.ndarray, coverage: float) -> np.ndarray:
-    """Gaussian bands of the standard deviations."""
+    """Gaussian bands of the standard deviations, or between quantiles of whole distributions."""
+    if isinstance(model, ConditionalMeanEmbedding):
+        return model.quantile(new, [0.5 - coverage / 2, 0.5 + coverage / 2])
     mean, std = model.predict(new, return_std=True)
     radius = float(ndtri(0.5 + coverage / 2)) * std
     return np.stack([mean - radius, mean + radius], 1)
@@ -103,6 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--coverage", type=float, default=0.9)
     parser.add_argument("--size", type=int, default=100, help="training rows")
     parser.add_argument("--splits", type=int, default=20)
+    parser.add_argument("--alone", action="store_true", help="without MAPIE")
     options = parser.parse_args(arguments)
     console, report = console_for(options.json_output), {}
     problems = regressions()[: 3 if options.quick else None]
@@ -111,7 +119,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             for name in options.methods:
-                results = {p.name: measure(p, name, options.coverage, splits, options.size) for p in problems}
+                asked = (name, options.coverage, splits, options.size)
+                results = {p.name: measure(p, *asked, alone=options.alone) for p in problems}
                 report[name] = results
                 console.print(table_of(name, results, options.coverage))
     except KeyboardInterrupt:

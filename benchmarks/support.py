@@ -1,8 +1,7 @@
-"""``python -m benchmarks.support``: who knows what it does not know, and what probabilities are worth.
+"""``python -m benchmarks.support``: who knows what it does not know.
 
-First the area under the curve of scores that tell inputs like the training data from others: digits 0 to 4 from 5 to 9,
-digits from letters, and molecules with scaffolds that were seen from others. Then log loss, Brier score and expected
-calibration error of classes on small tables: raw, calibrated, and calibrated with the shares of the classes far away.
+The area under the curve of scores that tell inputs like the training data from others: digits 0 to 4 from 5 to 9,
+digits from letters, and molecules with scaffolds that were seen from others.
 """
 
 from __future__ import annotations
@@ -19,17 +18,12 @@ from sklearn.datasets import load_digits
 from sklearn.ensemble import IsolationForest
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, WhiteKernel
-from sklearn.impute import SimpleImputer
-from sklearn.metrics import log_loss, roc_auc_score
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.metrics import roc_auc_score
 
-from benchmarks.defaults import Problem, classifications
 from representer import EmbeddingClassifier, OperatorRidge
 from representer.cli import console_for, print_json
 from representer.datasets.files import data_folder
 from representer.estimators.fingerprints import Morgan
-from representer.metrics import brier, expected_calibration_error
 from runs.terminal import command, interrupted
 
 SIZE = 400  # training samples
@@ -106,38 +100,12 @@ def areas(name: str, splits: int) -> dict[str, list[float]]:
     return found
 
 
-# -- probabilities ----------------------------------------------------------------------------------------------------
-def calibration(problem: Problem, splits: int, size: int) -> dict[str, list[float]]:
-    """Log loss, Brier score and calibration error of clipped, calibrated and mixed probabilities, mean of splits."""
-    rows: dict[str, list[list[float]]] = {}
-    for seed in range(splits):
-        X, y = problem.read()
-        order = np.random.default_rng(seed).permutation(len(X))
-        train, new = np.split(order[: min(size, len(X) * 2 // 3) + 300], [min(size, len(X) * 2 // 3)])
-        prepare = make_pipeline(SimpleImputer(strategy="median", keep_empty_features=True), StandardScaler())
-        model = EmbeddingClassifier(random_state=0).fit(prepare.fit_transform(X[train]), y[train])
-        new = new[np.isin(y[new], model.classes_)]
-        inputs = prepare.transform(X[new])
-        answers = {
-            "clipped": model.predict_proba(inputs, kind="clipped"),
-            "calibrated": model.calibration_(model.embedding(inputs)),
-            "with far field": model.predict_proba(inputs),
-        }
-        for kind, p in answers.items():
-            p = np.clip(p, 1e-15, None) / np.clip(p, 1e-15, None).sum(1, keepdims=True)
-            loss = float(log_loss(y[new], p, labels=model.classes_))
-            rest = [brier(y[new], p, model.classes_), expected_calibration_error(y[new], p, model.classes_)]
-            rows.setdefault(kind, []).append([loss, *rest])
-    return {kind: np.mean(values, 0).tolist() for kind, values in rows.items()}
-
-
 # -- the command ------------------------------------------------------------------------------------------------------
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command."""
-    parser = command("python -m benchmarks.support", "Measure scores of unusual inputs, and probabilities.")
-    parser.add_argument("--quick", action="store_true", help="one split of scikit-learn's digits, and of two tables")
+    parser = command("python -m benchmarks.support", "Measure scores of unusual inputs.")
+    parser.add_argument("--quick", action="store_true", help="one split of scikit-learn's digits")
     parser.add_argument("--splits", type=int, default=3)
-    parser.add_argument("--size", type=int, default=200, help="training rows of a table")
     options = parser.parse_args(arguments)
     console, report = console_for(options.json_output), dict[str, Any]()
     files = [data_folder() / file for file in ("usps.npz", "ocr_letters.npz", "bace.csv")]
@@ -148,9 +116,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             warnings.simplefilter("ignore")
             report["areas"] = {name: areas(name, splits) for name in names}
             console.print(table_of_areas(report["areas"]))
-            problems = classifications()[: 2 if options.quick else None]
-            report["calibration"] = {p.name: calibration(p, splits, options.size) for p in problems}
-            console.print(table_of_losses(report["calibration"]))
     except KeyboardInterrupt:
         return interrupted(console, "What was measured is above.")
     if options.json_output:
@@ -164,16 +129,6 @@ def table_of_areas(results: dict[str, dict[str, list[float]]]) -> Table:
     table = Table("area under the curve", *methods)
     for name, result in results.items():
         table.add_row(name, *(f"{np.mean(result[m]):.3f}" if m in result else "" for m in methods))
-    return table
-
-
-def table_of_losses(results: dict[str, dict[str, list[float]]]) -> Table:
-    """One row a table, and the means; log loss, Brier score and calibration error of each kind."""
-    kinds = list(next(iter(results.values())))
-    table = Table("table", *(f"{kind}: {what}" for what in ("log loss", "Brier", "ECE") for kind in kinds))
-    everything = {**results, "mean": {k: np.mean([r[k] for r in results.values()], 0).tolist() for k in kinds}}
-    for name, result in everything.items():
-        table.add_row(name, *(f"{result[kind][i]:.4f}" for i in range(3) for kind in kinds))
     return table
 
 

@@ -4,8 +4,7 @@ Which atoms raise a boiling point?
 
 A kernel on molecules learns boiling points from 96 organic compounds. What an atom adds to a prediction is the
 prediction now minus that with an unknown atom in its place: blue atoms raise the boiling point, red ones lower it.
-Chemists know the answer: groups that build hydrogen bonds, such as OH and COOH, raise it, the more so the longer the chain.
-:doc:`/explain` says more.
+Chemists know the answer: groups that build hydrogen bonds, such as OH and COOH, raise it. :doc:`/explain` says more.
 """
 
 import io

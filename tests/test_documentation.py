@@ -7,11 +7,13 @@ import doctest
 import importlib
 import importlib.util
 import inspect
+import json
 import re
 import shlex
 import shutil
 import tomllib
 import traceback
+import types
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -302,37 +304,73 @@ def test_public_names_exist_and_learners_say_what_they_do() -> None:
     assert not problems, "\n".join(problems)
 
 
-# --- the API reference -----------------------------------------------------------------------------------------------
+# --- the API reference and notebooks ---------------------------------------------------------------------------------
 
 
-def missing_entries(pages: dict[str, str]) -> list[str]:
-    """The public names that no page of the API shows: as a member, or in the list of constants."""
-    shown = {
-        name: {
-            *re.findall(r"\w+", " ".join(re.findall(r":members: (.*)", page))),
-            *re.findall(r"^- `(\w+)`", page, re.M),
-        }
-        for name, page in pages.items()
-    }
-    found = []
-    for module in pages:
-        room = importlib.import_module(module)
-        names = [name for name in getattr(room, "__all__", []) if not name.startswith("_")]
-        names = [name for name in names if not inspect.ismodule(getattr(room, name))]
-        found += [f"{module}.{name}" for name in names if name not in shown[module] | shown["representer"]]
-    return found
-
-
-def test_every_public_name_is_in_the_api_reference() -> None:
+def documentation_settings() -> types.ModuleType:
+    """The settings of Sphinx, which write the pages of the API."""
     spec = importlib.util.spec_from_file_location("conf", ROOT / "docs" / "conf.py")
     assert spec is not None and spec.loader is not None
     conf = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(conf)
-    pages = {name: conf.api_page(name) for name in conf.public_modules()}
-    assert missing_entries(pages) == []
-    assert ":members: " in pages["representer.kernels"] and "`ESOL`" in pages["representer.datasets"]
-    pages["representer.kernels"] = pages["representer.kernels"].replace("Gaussian", "Nothing")
-    assert missing_entries(pages) == ["representer.kernels.Gaussian"]
+    return conf
+
+
+def missing_entries(pages: dict[str, str], names: dict[str, list[str]]) -> list[str]:
+    """The public names that no page of the API shows: in full by a directive, or in a list of constants."""
+    shown = set(re.findall(r"^\.\. auto(?:class|function):: (\S+)", "\n".join(pages.values()), re.M))
+    constants = {
+        f"{module.removeprefix('rooms/')}.{name}"
+        for module, page in pages.items()
+        for line in re.findall(r"^Constants: (.*)", page, re.M)
+        for name in re.findall(r"``(\w+)``", line)
+    }
+    return [f"{m}.{n}" for m in names for n in names[m] if f"{m}.{n}" not in shown | constants]
+
+
+def test_every_public_name_is_in_the_api_reference() -> None:
+    conf = documentation_settings()
+    pages = conf.api_pages()
+    names = {module: conf.public_names(importlib.import_module(module)) for module in conf.public_modules()}
+    assert missing_entries(pages, names) == []
+    assert "OperatorRidge" in names["representer"] and "ESOL" in names["representer.datasets"]
+    assert not [name for module in names for name in [*module.split("."), *names[module]] if name.startswith("_")]
+    assert "plot_boiling_points.py" in pages["representer.OperatorRidge"]  # the gallery
+    del pages["representer.kernels.Gaussian"]
+    assert missing_entries(pages, names) == ["representer.kernels.Gaussian"]
+
+
+def test_pages_of_tasks_are_notebooks() -> None:
+    conf = documentation_settings()
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    for name in conf.TASKS:
+        page = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+        cells = json.loads(conf.notebook(page))["cells"]
+        code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+        assert code == [block.text.strip("\n") for block in blocks(page, "python")]
+        assert f"\n{name}\n" in index
+
+
+def test_pages_say_what_people_search_for() -> None:
+    titles = {
+        path.stem: " ".join(re.findall(r"^#+ .*", path.read_text(encoding="utf-8"), re.M)).lower()
+        for path in (ROOT / "docs").glob("*.md")
+    }
+    for word in ("uncertainty", "gpu", "saving", "categories", "gaps", "molecules"):
+        assert any(word in title for title in titles.values()), word
+
+
+def test_pages_link_to_pages_that_exist() -> None:
+    broken = []
+    for path in PAGES:
+        page = re.sub(r"```.*?```|\$+[^$]*\$+", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+        for target in re.findall(r"\]\(([^)\s]+)\)", page):
+            file = target.partition("#")[0]
+            if re.match(r"https://[\w.-]+\.\w+(/\S*)?$", target) or file.startswith("auto_examples/"):
+                continue  # there is no network here; the gallery is made by Sphinx, which checks these
+            if target.startswith("http") or (file and not (path.parent / file).exists()):
+                broken.append(f"{path.name}: {target}")
+    assert broken == []
 
 
 # --- the checks can fail ---------------------------------------------------------------------------------------------

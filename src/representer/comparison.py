@@ -133,7 +133,7 @@ class Comparison:
 
 
 def compare(
-    learner: Any, frame: pd.DataFrame, y: pd.Series[Any], folds: int, announce: Callable[[str], None]
+    learner: object, frame: pd.DataFrame, y: pd.Series[Any], folds: int, announce: Callable[[str], None]
 ) -> Comparison:
     """Fit a learner and its rivals without each fold in turn, and ask them for it.
 
@@ -170,7 +170,7 @@ def compare(
     return Comparison(("log loss", "accuracy") if classes else ("RMSE", "R²"), results, mattered)
 
 
-def folds_for(learner: Any, y: pd.Series[Any], folds: int) -> int:
+def folds_for(learner: object, y: pd.Series[Any], folds: int) -> int:
     """The number of folds: at most the rows of the smallest class; rows that are too few are refused."""
     if is_classifier(learner):
         return min(folds, int(y.value_counts().min()))
@@ -195,7 +195,7 @@ def _scores(model: Any, frame: pd.DataFrame, y: np.ndarray) -> tuple[float, floa
     return log_loss(y, p, labels=model.classes_), accuracy_score(y, model.classes_[p.argmax(1)])
 
 
-def _growth(model: Any, frame: pd.DataFrame, y: np.ndarray, seed: int) -> dict[str, float]:
+def _growth(model: object, frame: pd.DataFrame, y: np.ndarray, seed: int) -> dict[str, float]:
     """The relative growth of the error where one column is shuffled, for each column; none where there are many."""
     if len(frame.columns) > SHUFFLED_COLUMNS:
         return {}

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from html import escape
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -188,7 +188,7 @@ def packing(values: Mapping[str, Tensor], constraints: Mapping[str, Constraint])
 Setting = npt.ArrayLike | Tensor
 
 
-def is_real(value: object) -> bool:
+def is_real(value: object) -> TypeGuard[float]:
     """Is it one real number, of Python or NumPy (and not a truth value)?"""
     return type(value) is float or (isinstance(value, numbers.Real) and not isinstance(value, bool))
 
@@ -199,12 +199,12 @@ def is_scalar(value: object) -> bool:
     return is_real(value) or array or isinstance(value, Tensor | str)
 
 
-def is_count(value: object) -> bool:
+def is_count(value: object) -> TypeGuard[int]:
     """Is it a positive integer, of Python or NumPy?"""
     return isinstance(value, numbers.Integral) and is_real(value) and int(value) > 0
 
 
-def is_whole(value: object) -> bool:
+def is_whole(value: object) -> TypeGuard[int]:
     """Is it an integer, 0 or more, of Python or NumPy?"""
     return isinstance(value, numbers.Integral) and is_real(value) and int(value) >= 0
 
@@ -224,7 +224,7 @@ class Rule:
     holds: Callable[[Any], bool]
     advice: str = ""
 
-    def __call__(self, name: str, value: Any) -> None:
+    def __call__(self, name: str, value: object) -> None:
         """Refuse any other value of the argument with this name."""
         if not self.holds(value):
             raise ValueError(f"{name} must be {self.words}; got {argument_repr(value)}.{self.advice}")
@@ -477,7 +477,7 @@ class Value:
             names = ", ".join(self.constraints()) or "none"
             raise ValueError(f"{self!r} has no hyperparameter {sorted(unknown)}; it has: {names}.")
 
-        def change(name: str, argument: Any) -> Any:
+        def change(name: str, argument: object) -> Any:
             if name in values and name in self.hyperparameters:
                 return values[name]
             return map_children(name, argument, lambda prefix, child: child.replace(_below(prefix, values)))
@@ -487,7 +487,7 @@ class Value:
     def numbers(self) -> Self:
         """The same value with tensors turned into plain floats and arrays: what a fitted learner keeps."""
 
-        def change(name: str, argument: Any) -> Any:
+        def change(name: str, argument: object) -> Any:
             if name in self.hyperparameters and isinstance(argument, Tensor):
                 array = argument.detach().cpu().numpy()
                 return float(array) if array.ndim == 0 else array.copy()
@@ -598,7 +598,7 @@ def _below(prefix: str, values: Mapping[str, Setting]) -> dict[str, Setting]:
     return {name[len(start) :]: value for name, value in values.items() if name.startswith(start)}
 
 
-def map_children(name: str, argument: Any, change: Callable[[str, Value], Value]) -> Any:
+def map_children(name: str, argument: object, change: Callable[[str, Value], Value]) -> Any:
     """An argument with each value in it, itself or the items of a list, sent through ``change(name, child)``."""
     if isinstance(argument, Value):
         return change(name, argument)
@@ -642,7 +642,8 @@ def _same_entries(a: object, b: object) -> bool:
         one, two = _plain(a), _plain(b)
     except ValueError:  # a ragged list
         return False
-    return one.shape == two.shape and bool(np.all(one == two))
+    numbers = one.dtype.kind == two.dtype.kind == "f"  # a gap is equal to a gap
+    return one.shape == two.shape and np.array_equal(one, two, equal_nan=numbers)
 
 
 def _plain(argument: object) -> np.ndarray:

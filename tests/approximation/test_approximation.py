@@ -154,3 +154,24 @@ def test_is_a_value() -> None:
     own = {"kernel": None, "random_state": None}
     assert approximation.get_params() == {"n_components": 20, "sampling": "pivots", **own}
     assert clone(approximation).set_params(n_components=5) == Nystroem(5, "pivots")
+
+
+@pytest.mark.parametrize("m", [1, 2, 5])
+@pytest.mark.parametrize("kernel", [Linear(), 2.0 * Linear() + 1.0], ids=repr)
+def test_what_landmarks_miss_of_points_far_from_zero(kernel: Kernel, m: int, rng: np.random.Generator) -> None:
+    """k(x, x) − ‖φ(x)‖² is a difference of numbers of 10¹²; extended precision says what it should be."""
+    X = np.round(rng.standard_normal((20, 3)) * 2**10) / 2**10 + 2.0**20
+    features = landmark_features(kernel, kernel.prepare(X[:m]))
+    points = kernel.prepare(X[m:])
+    missed = features.missed(points, features(points))
+    explicit = np.asarray(kernel.features(kernel.prepare(X)), np.longdouble)
+    basis = explicit[:m].copy()
+    for _ in range(2):  # Gram and Schmidt, twice, is as good as orthogonal
+        for i in range(m):
+            basis[i] -= basis[:i].T @ (basis[:i] @ basis[i])
+            basis[i] /= np.sqrt(basis[i] @ basis[i])
+    rest = explicit[m:] - (explicit[m:] @ basis.T) @ basis
+    if m >= explicit.shape[1]:
+        assert float(missed.max()) <= 1e-6
+    else:
+        np.testing.assert_allclose(missed, np.asarray((rest**2).sum(1), float), rtol=1e-4)

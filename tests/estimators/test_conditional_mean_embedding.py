@@ -22,9 +22,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from representer import ConditionalMeanEmbedding, EmbeddingClassifier, herd, mean_embedding, mmd
-from representer.functions.conditional import best_bandwidth
-from representer.kernels import Delta, Gaussian, Linear, Spectrum
-from representer.metrics import expected_calibration_error, mmd_test, reliability_curve
+from representer.functions.conditional import Lattice, best_bandwidth
+from representer.kernels import Delta, Gaussian, Laplacian, Linear, Spectrum
+from representer.metrics import crps, expected_calibration_error, mmd_test, reliability_curve
 
 NOT_REPEATED = {
     "check_sample_weight_equivalence_on_dense_data": "medians of distances do not know weights",
@@ -146,7 +146,7 @@ def test_a_known_conditional_distribution():
     X = rng.uniform(-2, 2, (800, 1))
     spread = 0.3 + 0.2 * np.abs(X[:, 0])
     y = np.sin(2 * X[:, 0]) + spread * rng.normal(size=800)
-    model = ConditionalMeanEmbedding("rbf", random_state=0).fit(X, y)
+    model = ConditionalMeanEmbedding("rbf", "rbf", random_state=0).fit(X, y)  # the kernel of the targets is not chosen
     new = np.array([[-1.2], [0.0], [0.9]])
     mean, deviation = np.sin(2 * new[:, 0]), 0.3 + 0.2 * np.abs(new[:, 0])
     np.testing.assert_allclose(model.mean(new), mean, atol=0.1)
@@ -537,11 +537,62 @@ def test_densities_of_two_branches():
     assert (np.abs(scott.numpy() - truth).sum(1) * 0.01).mean() > 0.7
 
 
+def test_left_out_samples_choose_the_kernel_of_the_targets():
+    rng = np.random.default_rng(0)
+
+    def branches(n: int) -> tuple[np.ndarray, np.ndarray]:
+        x = rng.uniform(0, 2, size=n)
+        return x[:, None], rng.choice([-1, 1], n) * x + 0.2 * rng.normal(size=n)
+
+    (X, y), (new, targets) = branches(300), branches(1000)
+    model = ConditionalMeanEmbedding("rbf", random_state=0).fit(X, y)
+    assert isinstance(model.output_kernel_, Gaussian)  # the narrow one: its densities tell the branches apart
+    grid = np.linspace(-4, 4, 801)
+    truth = sum(stats.norm.pdf(grid, sign * new[:50], 0.2) for sign in (-1, 1)) / 2
+    errors = {
+        word: np.abs(learner.fit(X, y).density(new[:50], grid) - truth).sum(1).mean() / 100
+        for word in ("auto", "rbf")
+        for learner in [ConditionalMeanEmbedding("rbf", word, random_state=0)]
+    }
+    assert errors["auto"] < 0.35 < 0.6 < errors["rbf"]
+    low, high = model.quantile(new, [0.05, 0.95]).T
+    assert 0.87 < ((low <= targets) & (targets <= high)).mean() < 0.93
+    smooth = ConditionalMeanEmbedding("rbf", random_state=0).fit(X, X[:, 0] + 0.3 * rng.normal(size=300))
+    assert isinstance(smooth.output_kernel_, Laplacian)  # nothing to gain: the loss is CRPS
+
+
+def test_the_loss_of_the_wide_kernel_of_targets_is_crps(rng):
+    y = rng.normal(size=(9, 1))
+    weights = rng.dirichlet(np.ones(9), 9)
+    wide = 1e7
+    gram = np.exp(-np.abs(y - y.T) / wide)
+    losses = np.diag(gram) - 2 * (weights @ gram).diagonal() + ((weights @ gram) * weights).sum(1)
+    score = crps(y[:, 0], np.tile(y.T, (9, 1)), weights=weights)
+    np.testing.assert_allclose(losses.mean() * wide / 2, score, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("h", "dtype", "atol"), [(0.02, torch.float64, 1e-8), (0.7, torch.float64, 1e-8), (0.3, torch.float32, 1e-5)]
+)
+def test_sums_of_gaussians_on_a_lattice(rng, h, dtype, atol):
+    Y = torch.from_numpy(3 * rng.normal(size=(60, 1))).to(dtype)
+    weights = torch.from_numpy(rng.normal(size=(4, 60)) / 60).to(dtype)
+    points = torch.cat([torch.linspace(-12, 12, 301)[:, None], Y, torch.tensor([[1e9], [-1e9]])]).to(dtype)
+    lattice = Lattice.of(Y, torch.tensor([h], dtype=dtype))
+    sums = lattice.smoothed(weights, Y)
+    direct = weights.double().numpy() @ stats.norm.pdf(points.numpy()[None, :, 0], Y.double().numpy(), h)
+    np.testing.assert_allclose(lattice.values(sums, points), direct, atol=atol / h)
+    grid = np.arange(-20, 20, h / 50)
+    dense = weights.double().numpy() @ stats.norm.pdf(grid, Y.double().numpy(), h)
+    np.testing.assert_allclose(lattice.masses(sums), np.maximum(dense, 0).sum(1) * h / 50, rtol=1e-3)
+    assert Lattice.of(Y, torch.tensor([1e-9], dtype=dtype)) is None
+
+
 def test_the_bandwidth_has_the_most_log_density_for_left_out_samples():
     rng = np.random.default_rng(0)
     Y = torch.from_numpy(rng.normal(size=(30, 1)))
     weights = torch.from_numpy(rng.dirichlet(np.ones(30), 30) * 1.2 - 0.2 / 30)
-    found = best_bandwidth(weights, Y, torch.arange(30))
+    found, log_densities = best_bandwidth(weights, Y, torch.arange(30))
     grid, spread = np.linspace(-9, 9, 4001), float(Y.max() - Y.min())
     scores = {}
     for k in range(14):
@@ -554,3 +605,4 @@ def test_the_bandwidth_has_the_most_log_density_for_left_out_samples():
         ]
         scores[h] = np.mean(np.log(0.99 * np.array(own) / masses + 0.01 / spread))
     np.testing.assert_allclose(found, max(scores, key=scores.get))
+    np.testing.assert_allclose(log_densities.mean(), max(scores.values()), atol=1e-4)

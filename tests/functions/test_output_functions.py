@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from representer import ConditionalMeanEmbedding, StructuredPredictor
 from representer.approximation import Nystroem
+from representer.functions.conditional import bandwidths, best_bandwidth
 from representer.kernels import Gaussian, Spectrum
 from representer.linalg import memory
 
@@ -86,3 +88,12 @@ def test_errors_are_those_of_dense_weights(data):
     cross = np.exp(-0.5 * ((y[:37, None] - y) / 0.5) ** 2)
     errors = 1.0 - 2.0 * (cross * W).sum(1) + ((W @ L) * W).sum(1)
     assert model.score(new, y[:37]) == pytest.approx(-errors.mean(), rel=1e-10)
+
+
+@pytest.mark.parametrize("power", [-160, 160, 300])
+def test_units_of_the_targets_are_those_of_a_bandwidth(power: int, rng: np.random.Generator) -> None:
+    Y = torch.from_numpy(rng.standard_normal((12, 1)))
+    weights = torch.from_numpy(rng.uniform(-0.2, 1.0, (12, 12)))
+    weights, unit, rows = weights / weights.sum(1, keepdim=True), 10.0**power, torch.arange(12)
+    assert best_bandwidth(weights, unit * Y, rows) == pytest.approx(unit * best_bandwidth(weights, Y, rows), rel=1e-9)
+    torch.testing.assert_close(bandwidths(weights, unit * Y) / unit, bandwidths(weights, Y))

@@ -47,7 +47,7 @@ def settings(model: ConditionalMeanEmbedding) -> Any:
 )
 def test_held_out_repeats_the_fit_of_an_estimator(data, options):
     X, y = data
-    model = ConditionalMeanEmbedding(**{"kernel": "rbf", "random_state": 0, **options})
+    model = ConditionalMeanEmbedding(**{"kernel": "rbf", "output_kernel": "rbf", "random_state": 0, **options})
     test = np.arange(0, 30, 4)
     train = np.setdiff1d(np.arange(30), test)
     (found,) = problem_of(model, X, y).held_out([(train, test)], settings(model))

@@ -12,7 +12,7 @@ from sklearn.model_selection import KFold
 
 from representer import DeepKernelClassifier, DeepKernelRegressor, KernelAutoencoder, Layer
 from representer.approximation import Nystroem
-from representer.estimators.deep_regressor import composition_of, deep_regression
+from representer.estimators.deep_regressor import deep_regression, machine_of
 from representer.estimators.validation import seed_of
 from representer.kernels import Gaussian, Polynomial, Spectrum
 from representer.optimize import Problem, SearchSettings
@@ -37,7 +37,7 @@ def data(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def problem_of(model: Any, X: Any, y: Any, w: Any = None) -> DeepRegression:
     """The problem that a deep machine solves."""
     fitted = clone(model).fit(X, y, sample_weight=w)  # which knows its columns and classes
-    composition = composition_of(model)
+    composition = machine_of(model).composition()
     samples, inputs = fitted._samples(composition.input_kernel, X, y, w, None)
     labels = getattr(fitted, "_labels", None)
     loss = squared_loss(True) if model.loss == "squared" else convex_loss(model.loss, True)

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from representer import OperatorRidge
 from representer.kernels import Gaussian, Linear, Matern, Precomputed
 from representer.linalg import Cholesky
 from representer.operators import (
@@ -465,3 +466,12 @@ def test_matrices_that_are_not_positive_definite_are_named() -> None:
         system_of(Decomposable(Precomputed(), Dense(A)), gram.clone(), NOISE[:4], Y)
     with pytest.raises(ValueError, match=r"The block Gram matrix plus n·alpha \(12 × 12\) is not positive"):
         system_of(Decomposable(Precomputed(), Dense(B)), gram.clone(), NOISE[:4], Y, solver="dense")
+
+
+def test_deviations_of_a_line_whose_squares_are_out_of_range(rng):
+    X, Q = rng.normal(size=(20, 2)), rng.normal(size=(5, 2))
+    y, alpha = X[:, 0] + 0.1 * rng.normal(size=20), 1e-2
+    usual = OperatorRidge("linear", alpha=alpha).fit(X, y).predict(Q, return_std=True)[1]
+    large = OperatorRidge("linear", alpha=alpha).fit(1e163 * X, y).predict(1e163 * Q, return_std=True)[1]
+    assert np.isfinite(large).all()
+    np.testing.assert_allclose(large, usual, rtol=0.1)  # the noise is another: alpha is nothing beside such squares

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from representer.kernels import NAMES, Kernel, as_kernel
+from representer.kernels import NAMES, FeatureKind, Kernel, as_kernel
 from representer.samples import Data, count, is_dask, refuse_frames, take
 from representer.samples import rows as limits
 from representer.values import Value
@@ -59,6 +59,10 @@ class FeatureMap(ABC):
         """Σ_i φ(x_i) v_iᵀ from Σ_i columns(x_i) v_iᵀ."""
         return sums
 
+    def missed(self, X: Data, phi: Tensor) -> Tensor:
+        """What the features φ of prepared inputs leave of k(x, x), (n,) and never negative."""
+        return (self.kernel._diag(X).double() - phi.double().square().sum(1)).clamp(min=0.0)
+
 
 # What a fitted transformer shows of the one that it holds.
 FITTED = ("kernel_", "approximation_error_", "landmarks_", "n_features_in_", "feature_names_in_", "_n_features_out")
@@ -72,8 +76,11 @@ class Approximation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Value, Ba
 
     transformer: ClassVar[Callable[..., Any]]  # (kernel, approximation, *, random_state), of the room above
     default_kernel: ClassVar[str] = "rbf"
+    needs: ClassVar[FeatureKind | None] = None  # the explicit features that a kernel must have
     kernel: Any
     random_state: Any = None
+    any_kernel: ClassVar[bool] = False  # are there features of every kernel?
+    moves: ClassVar[bool] = False  # are the features a function of the kernel, for what was drawn?
 
     # -- a transformer ------------------------------------------------------------------------------------------------
     def fit(self, X: Data, y: Data = None) -> Self:
@@ -165,6 +172,18 @@ class Approximation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Value, Ba
         """The approximation for n samples, in which no number depends on n any more."""
         return self
 
+    def capped(self, n: int) -> Approximation:
+        """The approximation for n samples, with no more landmarks than these where more were asked for."""
+        return self
+
+    def check(self, kernel: Kernel, n: int) -> None:
+        """Refuse a kernel that has no such features, as far as it can be said before, and sizes that n cannot have."""
+        self.size(n)
+
+    def moved(self, kernel: Kernel, X: Data, seed: int) -> Callable[[Kernel, Data], Tensor] | None:
+        """The features as a function of the kernel and of data, for what was drawn once; None unless they move."""
+        return None
+
     @abstractmethod
     def rows(self, n: int, seed: int) -> np.ndarray:
         """Which of n samples ``choose`` needs to see: few, however many there are."""
@@ -194,6 +213,12 @@ def check_bare(approximation: object) -> None:
             f"approximation={approximation!r} has a kernel of its own, which is for the transformer. Give kernel= to "
             "the learner instead."
         )
+
+
+def needed_features(approximation: object) -> FeatureKind | None:
+    """The explicit features that kernels of the inputs must have for an approximation, or for a pair of them."""
+    inputs = approximation[0] if isinstance(approximation, tuple | list) else approximation
+    return inputs.needs if isinstance(inputs, Approximation) else None
 
 
 def approximation_error(features: FeatureMap, X: Data) -> float:

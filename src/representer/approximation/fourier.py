@@ -164,6 +164,9 @@ class RandomFeatures(Approximation):
     ((50, 4001), True)
     """
 
+    needs = "frequencies"
+    moves = True
+
     def __init__(
         self, n_components: int = 1000, orthogonal: bool = True, *, kernel: Any = None, random_state: Any = None
     ):
@@ -195,6 +198,11 @@ class RandomFeatures(Approximation):
         drawn = [_frequencies(factor, shape, generator, self.orthogonal) for factor in factors]
         frequencies = torch.cat(drawn, 1) if drawn else torch.empty(X.shape[-1], 0, dtype=torch.float64)
         return FourierFeatures(kernel, frequencies.to(X))
+
+    def moved(self, kernel: Kernel, X: Data, seed: int) -> Callable[[Kernel, Data], Tensor]:
+        """The features of any kernel of the same form, with the frequencies that were drawn for this one."""
+        frequencies = self.features(kernel, X, seed=seed).frequencies
+        return lambda moved, data: FourierFeatures(moved, frequencies)(data)
 
     def restore(self, kernel: Kernel, state: Data, prepare: Callable[[Data], Data]) -> FourierFeatures:
         """The features with these frequencies."""

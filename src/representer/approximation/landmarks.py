@@ -21,6 +21,7 @@ from representer.linalg import (
     eigh,
     factorize,
     is_finite,
+    nonzero_svd,
     pivoted_cholesky,
     repair_gram,
     row_blocks,
@@ -258,6 +259,18 @@ class LandmarkFeatures(FeatureMap):
         """Σ_i φ(x_i) v_iᵀ from Σ_i k(Z, x_i) v_iᵀ."""
         return self.factor.half_solve(sums)
 
+    def missed(self, X: Data, phi: Tensor) -> Tensor:
+        """What the landmarks leave of k(x, x): what explicit features ψ(x) have outside of ψ(Z).
+
+        k(x, x) − ‖φ(x)‖² would be the difference of two numbers that points far from zero make large.
+        """
+        explicit = self.kernel.features(X) if isinstance(X, Tensor) else None
+        at_landmarks = None if explicit is None else self.kernel.features(self.landmarks)
+        if explicit is None or at_landmarks is None:
+            return super().missed(X, phi)
+        explicit, basis = explicit.double(), nonzero_svd(at_landmarks.double())[2]
+        return (explicit - (explicit @ basis) @ basis.mT).square().sum(1)
+
 
 def landmark_features(kernel: Kernel, landmarks: Data) -> LandmarkFeatures:
     """The features of given landmarks (prepared data); of an indefinite k(Z, Z), those of its positive part."""
@@ -321,6 +334,8 @@ class Landmarks(Approximation):
     >>> Landmarks(grid, kernel=Gaussian(0.5)).fit(X).approximation_error_ < 1e-6
     True
     """
+
+    any_kernel = True
 
     def __init__(self, points: Data, *, kernel: Any = None):
         self.points = points
@@ -406,6 +421,8 @@ class Nystroem(Approximation):
     True
     """
 
+    any_kernel = True
+
     def __init__(
         self,
         n_components: int | float | Literal["auto"] = "auto",
@@ -435,7 +452,7 @@ class Nystroem(Approximation):
         """The number of landmarks, checked against the number of samples."""
         m = self.n_components
         auto = isinstance(m, str) and m == "auto"
-        if not (auto or self._is_share or (is_count(m) and m <= n)):  # type: ignore[operator]
+        if not (auto or self._is_share or (is_count(m) and m <= n)):
             raise ValueError(
                 f"n_components of Nystroem must be an integer from 1 to the number of samples, {n}; got {m!r}. "
                 f"Choose at most {n}, which is exact, a share of the samples up to 1.0, or 'auto'."
@@ -445,6 +462,10 @@ class Nystroem(Approximation):
     def sized(self, n: int) -> Nystroem:
         """The approximation with a number of landmarks instead of a share of n samples."""
         return Nystroem(self.size(n), self.sampling) if self._is_share else self
+
+    def capped(self, n: int) -> Nystroem:
+        """The approximation with n landmarks where more were asked for."""
+        return Nystroem(self.at_most(n), self.sampling)
 
     def check(self, kernel: Kernel, n: int) -> None:
         """Refuse a kernel that cannot have landmarks, and what is no number of them among n samples."""
@@ -502,7 +523,7 @@ class Nystroem(Approximation):
 
 
 def input_output_pair(
-    approximation: Any, n: int | None = None, *, vectors: bool = True
+    approximation: object, n: int | None = None, *, vectors: bool = True
 ) -> tuple[Approximation, Nystroem | Landmarks] | None:
     """The approximations of inputs and outputs that a learner's argument ``approximation`` means; None is exact.
 

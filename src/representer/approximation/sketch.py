@@ -95,6 +95,7 @@ class TensorSketch(Approximation):
     """
 
     default_kernel = "poly"
+    needs = "sketch"
 
     def __init__(self, n_components: int = 1000, *, kernel: Any = None, random_state: Any = None):
         self.n_components = n_components

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from representer.estimators.base import load
 from representer.estimators.conditional_mean_embedding import ConditionalMeanEmbedding
 from representer.estimators.deep_classifier import DeepKernelClassifier
 from representer.estimators.deep_kernel_pca import CollapsedComponentWarning, DeepKernelPCA
@@ -11,7 +12,6 @@ from representer.estimators.fingerprints import MACCS, AtomPairs, Morgan, Paths,
 from representer.estimators.kernel_autoencoder import KernelAutoencoder
 from representer.estimators.kernel_features import KernelFeatures
 from representer.estimators.operator_ridge import OperatorRidge
-from representer.estimators.stored import load
 from representer.estimators.structured_predictor import StructuredPredictor
 
 if TYPE_CHECKING:

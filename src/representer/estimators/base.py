@@ -8,7 +8,7 @@ import inspect
 import os
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator, clone
 from sklearn.callback import CallbackSupportMixin, with_callbacks
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from representer.estimators.validation import (
@@ -28,44 +29,35 @@ from representer.estimators.validation import (
     Check,
     check_arguments,
     check_columns,
-    check_groups,
     check_inputs,
     check_weights,
-    kernel_domain,
     needs_approximation,
     seed_of,
     warn_unconverged,
 )
 from representer.functions import Function, function_network
-from representer.inspection.drawings import Gallery
-from representer.inspection.explanation import (
-    Explanation,
-    explain,
-    flat,
-    kernel_of,
-    member_values,
-    nearest,
-    points_of,
-    representation_of,
-)
-from representer.inspection.intervals import FoldFits, check_coverage
-from representer.inspection.relevance import total_effects
+from representer.inspection.explanation import Explanation, explain_with_neighbours, flat
+from representer.inspection.intervals import FoldFits, check_coverage, class_sets
+from representer.inspection.relevance import columns_to_ask, total_effects
 from representer.inspection.report import Report, make_report
 from representer.inspection.rounding import lost_digits
-from representer.inspection.sensitivity import column_shares, gradients, reads_molecules, removal_effects, without_parts
-from representer.kernels import NAMES, Kernel, Stack, as_kernel, is_frame
+from representer.inspection.sensitivity import part_effects, sensitivities
+from representer.kernels import NAMES, Kernel, Stack, as_kernel
 from representer.linalg import RoundingNotes, noted_rounding, peak_bytes, row_blocks, threads_for
 from representer.notices import NumericalWarning, noted_warnings, warn
-from representer.operators import OperatorKernel, Representation, takes_gaps, takes_sparse
-from representer.optimize import Deadline, HistoryEntry
-from representer.persistence import FitRecord, lightened, model_card, write_model
+from representer.operators import OperatorKernel, Representation, kernel_domain, replicates, takes_gaps, takes_sparse
+from representer.optimize import Deadline, HistoryEntry, SearchSettings
+from representer.persistence import FitRecord, lightened, model_card, read_model, write_model
 from representer.samples import (
+    Block,
     Data,
     HeldSamples,
+    InMemory,
     OnDask,
-    Records,
+    SparseRows,
     TrainingSamples,
-    as_records,
+    check_groups,
+    groups_with_replicates,
     is_dask,
     map_rows,
     n_passed,
@@ -75,6 +67,10 @@ from representer.samples import (
 from representer.systems import StackedSystem
 from representer.systems.support import Support
 from representer.values import Value, unchanged_by_errors
+
+# What users pass as a kernel: a value (one kernel, or several), a short name, or a function of two samples.
+KernelLike = Value | str | Callable[..., object]
+RandomState = int | np.integer | np.random.RandomState | None
 
 # Samples that have less support than this share of the training samples, each left out, are unlike them.
 OUTLYING_SHARE = 0.05
@@ -131,7 +127,7 @@ def answering(method: Callable[..., Any]) -> Callable[..., Any]:
     """Decorate a question to a learner: it is answered by one model, also where another thread fits it meanwhile."""
 
     @functools.wraps(method)
-    def of_one_model(learner: Any, *args: Any, **kwargs: Any) -> Any:
+    def of_one_model(learner: object, *args: Any, **kwargs: Any) -> Any:
         model = object.__new__(type(learner))
         model.__dict__ = learner.__dict__  # the same one, which a fit replaces and does not change
         return method(model, *args, **kwargs)
@@ -153,11 +149,17 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
     kernel_arguments: tuple[str, ...] = ("kernel",)  # the arguments that may be a short name of a kernel
     list_arguments: tuple[str, ...] = ()  # the arguments that may be lists of values with parameters of their own
     training_data: tuple[str, ...] = ()  # the attributes that no answer to new samples needs
-    random_state: Any = None
+    random_state: RandomState = None
+    max_iter: int
+    tol: float
+    approximation: Any
+    n_restarts: int
+    verbose: int
     _training_samples: TrainingSamples | None = None  # what fits without some of the samples are made from
     _deadline: Deadline = Deadline()  # of a fit under way; elsewhere there is none
     function_: Any
     kernel_: Any
+    classes_: np.ndarray  # of classifiers
     _samples_support: Support
     _group_numbers: dict[Any, int] | None  # of the labels in the batches of partial_fit
 
@@ -170,7 +172,7 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
             if isinstance(method, FunctionType) and not name.startswith(("_", "fit", "partial_fit", "set_", "get_")):
                 setattr(cls, name, answering(method))
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = kernel_domain(self.kernel) == "gram"
         tags.input_tags.sparse = takes_sparse(self.kernel)
@@ -205,7 +207,7 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
             if isinstance(value, Value)
         ]
 
-    def set_params(self, **params: Any) -> Any:
+    def set_params(self, **params: Any) -> Self:
         """Set parameters, ``kernel__lengthscale`` also where the kernel is given by its name. All of them, or none."""
         for argument in self.kernel_arguments:
             nested_names = [name for name in params if name.startswith(f"{argument}__")]
@@ -230,7 +232,7 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         except ValueError as error:
             raise ValueError(f"Invalid parameter {parameter!r} for {type(self).__name__}: {error}") from error
 
-    def _set_listed(self, name: str, value: Any) -> None:
+    def _set_listed(self, name: str, value: object) -> None:
         """Set the parameter of a value in a list, such as ``layers__0__alpha``."""
         argument, place, parameter = [*name.split("__", 2), "", ""][:3]
         listed = {(name, str(i)): value for name, i, value in self._listed()}
@@ -375,10 +377,32 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         self._keep_columns(X)
         return samples
 
-    def _new_inputs(self, X: Data, kernel: Kernel | OperatorKernel | Stack) -> Any:
+    def _new_inputs(self, X: Data, kernel: Kernel | OperatorKernel | Stack) -> Data:
         """Checked inputs of a fitted learner."""
         check_is_fitted(self)
         return check_inputs(self, X, kernel, reset=False)
+
+    def _memory_samples(
+        self,
+        kernel: OperatorKernel | Stack,
+        X: Data,
+        Y: np.ndarray,
+        weights: np.ndarray | None,
+        groups: np.ndarray | None,
+    ) -> InMemory:
+        """Checked samples, with numbers as targets; those with equal inputs are in one group."""
+        if self.approximation is not None:
+            self.approximation.size(len(Y) if weights is None else int(np.count_nonzero(weights)))
+        how = self._representation(sparse=isinstance(X, SparseRows))
+        inputs = how.inputs(kernel, X)
+        groups = groups_with_replicates(groups, replicates(kernel, inputs))
+        tensors = [None if a is None else torch.from_numpy(a) for a in (weights, groups)]
+        return InMemory(Block(inputs, how.tensor(Y), *tensors))
+
+    def _search_settings(self, seed: int, criterion: str) -> SearchSettings:
+        """The arguments that say how to search."""
+        options = (self.max_iter, self.tol, self.n_restarts, seed, int(self.verbose))
+        return SearchSettings(criterion, *options, self._iteration_callback(), self._deadline)
 
     def _keep_columns(self, X: Data) -> None:
         """Remember the columns of a Dask collection or of records, as scikit-learn does those of arrays and frames."""
@@ -507,7 +531,7 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
             fitted: Self = bare.fit(samples.X, samples.y, **options)
         return fitted
 
-    def _check_question(self, X: Data, coverage: Any) -> None:
+    def _check_question(self, X: Data, coverage: object) -> None:
         """Refuse to answer with intervals or sets before a fit, for no coverage, or on Dask."""
         check_is_fitted(self)
         check_coverage(coverage)
@@ -561,22 +585,17 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
     ) -> Explanation:
         """The values of a function at inputs of a user, explained."""
         inputs = self._asked(X)
-        explanation = explain(function, inputs, top)
-        points = points_of(function, self._fitted_inputs())
+        explanation = explain_with_neighbours(function, inputs, top, self._fitted_inputs())
         if explanation.terms == "samples" and getattr(self, "approximation", None) is not None:
             explanation = replace(explanation, terms="landmarks")
-        members = member_values(function, inputs)
-        explanation = replace(explanation, members=members or None, outputs=self._output_names())
-        if self._has_flat_answers():
-            explanation = flat(explanation)
-        kernel = None if points is None else kernel_of(function)
         if parts:
-            explanation = self._with_parts(explanation, function, inputs)
+            effects, names = part_effects(function, inputs, self._data_kernel(), self._fitted_inputs())
+            names = names if names is None else tuple(map(str, getattr(self, "feature_names_in_", names)))
+            explanation = replace(explanation, parts=effects, part_names=names)
+        explanation = replace(explanation, outputs=self._output_names())
         return replace(
-            explanation,
-            gallery=None if kernel is None else Gallery.of(kernel, inputs, points),
+            flat(explanation) if self._has_flat_answers() else explanation,
             labels=self._labels_of_terms(explanation),
-            neighbours=None if kernel is None else nearest(kernel, points, inputs, representation_of(function)),
             std=self._deviations(inputs),
             interval=None if coverage is None else self._intervals(X, coverage),
         )
@@ -608,7 +627,7 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         return result[..., 0] if self._has_flat_answers() else result
 
     @answering
-    def sensitivity(self, X: Data) -> Any:
+    def sensitivity(self, X: Data) -> np.ndarray | list[np.ndarray]:
         """How predictions change with their inputs: ∂f/∂x of vectors, and of objects what each of their parts adds.
 
         Parameters
@@ -623,45 +642,10 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
             (n_parts, n_outputs) for each: the value now minus that without the character, atom or node.
         """
         inputs, function = self._asked(X), self._explained_function()
-        if self._data_kernel().domain == "vectors" and isinstance(inputs, np.ndarray):
-            found = gradients(function_network(function), self._representation().tensor(inputs))
-            return found[..., 0] if self._has_flat_answers() else found
-        return self._removal_effects(function, inputs)
-
-    def _removal_effects(self, function: Function, inputs: Data) -> list[np.ndarray]:
-        """What each part of each of some objects adds to the values of a function."""
-        kernel = self._data_kernel()
-        molecules, items = reads_molecules(kernel), list(inputs)
-        without = [without_parts(item, molecules=molecules) for item in items]
-        if kernel.domain == "gram" or any(rest is None for rest in without):
-            raise ValueError(
-                "What parts of an input add is known of dense vectors, records, strings, molecules and graphs; these "
-                f"inputs are {kernel.domain}. Ask explain(X), which says what each training sample contributes."
-            )
-        values = self._plain_values(function)
-        return [removal_effects(values, item, rest or []) for item, rest in zip(items, without, strict=True)]
-
-    def _plain_values(self, function: Function) -> Callable[[Any], np.ndarray]:
-        """The values of a function as its learner answers: without an axis where there is one output."""
-        flat_ones = self._has_flat_answers()
-        return lambda points: plain(function(points))[:, 0] if flat_ones else plain(function(points))
-
-    def _with_parts(self, explanation: Explanation, function: Function, inputs: Data) -> Explanation:
-        """The explanation with what each part of each query adds: columns, atoms, characters or nodes."""
-        if not isinstance(inputs, np.ndarray | Records) or self._data_kernel().domain == "gram":
-            return replace(explanation, parts=tuple(self._removal_effects(function, inputs)))
-        samples = self._fitted_inputs()
-        if not isinstance(samples, np.ndarray | Records):
-            raise ValueError(
-                "parts=True compares columns with those of training samples, which this model has not kept. Fit it in "
-                "memory, or ask sensitivity(X)."
-            )
-        shares = column_shares(self._plain_values(function), inputs, samples)
-        shares = shares[..., 0] if self._has_flat_answers() else shares
-        columns = list(inputs.columns) if isinstance(inputs, Records) else range(shares.shape[1])
-        names = getattr(self, "feature_names_in_", None)
-        labels = [str(c) for c in columns] if names is None else [str(name) for name in names]
-        return replace(explanation, parts=tuple(shares), part_names=tuple(labels))
+        found = sensitivities(function, inputs, self._data_kernel(), self._representation())
+        if not self._has_flat_answers():
+            return found
+        return found[..., 0] if isinstance(found, np.ndarray) else [effects[:, 0] for effects in found]
 
     @property
     def misfit_(self) -> np.ndarray:
@@ -704,7 +688,7 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         """Targets, or numbers of classes, and what leave-one-out answers: predictions or probabilities (n, c)."""
         return None
 
-    def _asked(self, X: Data) -> Any:
+    def _asked(self, X: Data) -> Data:
         """Checked inputs, in memory."""
         check_is_fitted(self)
         if is_dask(X):
@@ -769,7 +753,7 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
             )
         return getattr(self, "_unit", 1.0) * plain(system.influence(self._system_inputs(X)))
 
-    def _system_inputs(self, X: Data) -> Any:
+    def _system_inputs(self, X: Data) -> Data:
         """Checked inputs as the system takes them."""
         return X
 
@@ -788,13 +772,7 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         The answers are predictions, probabilities of classes, or components. See ``inspection.relevance``.
         """
         check_is_fitted(self)
-        X = getattr(self, "X_fit_", None)
-        X = as_records(X) if isinstance(X, Records) or is_frame(X) else plain(X)
-        if not isinstance(X, Records) and (not isinstance(X, np.ndarray) or X.ndim != 2 or X.dtype.kind not in "biuf"):
-            raise AttributeError(
-                "relevance_ is one of columns, and this model has no columns of its training samples: they are "
-                "objects, a Gram matrix, or were not kept (fits on Dask, partial_fit)."
-            )
+        X = columns_to_ask(getattr(self, "X_fit_", None))
         nameless = copy.copy(self)
         if isinstance(X, np.ndarray):  # whose columns have no names any more
             nameless.__dict__.pop("feature_names_in_", None)
@@ -819,6 +797,34 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         return map_rows(answer, X, width, np.dtype(self.dtype if dtype is None else dtype))
 
 
+# -- what classifiers have ---------------------------------------------------------------------------------------------
+def predict_set(self: KernelLearner, X: Data, coverage: float = 0.9) -> np.ndarray:
+    """Which classes cannot be excluded, with a guarantee: CV+ (Romano, Sesia and Candès, 2020).
+
+    The classes are ranked by the probabilities of five fits without a fold each, which repeat the search, and which
+    the first call makes; groups, equal inputs included, are left out together. The most probable class is always
+    in the set.
+
+    Proven, for exchangeable samples (or groups): sets contain the class of a new sample with a probability of at
+    least 1 − 2a − √(2/n), where a = 1 − ``coverage``. Made data agree; tables were not measured.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_samples, n_features), or a sequence of what the kernel takes
+        Inputs; with a precomputed kernel, k(X, X_train).
+    coverage : float, default=0.9
+        The share of new samples whose class shall be in its set.
+
+    Returns
+    -------
+    sets : ndarray of bool of shape (n_samples, n_classes)
+        In the order of ``classes_``; all classes, with a warning, where there are too few samples for the coverage.
+    """
+    self._check_question(X, coverage)
+    inputs = self._new_inputs(X, self._data_kernel())
+    return class_sets(self._fold_fits(), inputs, coverage, self.classes_)
+
+
 def library_learners() -> list[type]:
     """The learners of the library, without those that users have derived."""
     learners, waiting = [], [KernelLearner]
@@ -828,3 +834,41 @@ def library_learners() -> list[type]:
             if kind.__module__.startswith(f"{__package__}."):
                 learners.append(kind)
     return learners
+
+
+def load(path: str | os.PathLike[str], trusted: Iterable[object] = ()) -> Any:
+    """Read a learner from a file that its ``save`` has written.
+
+    Nothing that a file says is run. It can name the library's own classes, those of ``torch.nn``, NumPy arrays and the
+    like; a class or a function of your own, such as a kernel or a loss, only if you trust it here by its name.
+
+    Parameters
+    ----------
+    path : str or path
+        The file, or the folder in which it is.
+    trusted : list of str, classes or functions, default=()
+        What else the file may name: ``["my_package.kernels.Cosine"]``.
+
+    Returns
+    -------
+    learner : KernelLearner
+        The fitted learner, which answers as the saved one did.
+
+    Raises
+    ------
+    ModelFileError
+        If the file is damaged, names what it may not, or was written by a version whose files cannot be read.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> import representer
+    >>> X = np.linspace(0, 3, 20)[:, None]
+    >>> model = representer.OperatorRidge(alpha=0.01).fit(X, np.sin(X[:, 0]))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     again = representer.load(model.save(folder))
+    >>> bool((again.predict(X) == model.predict(X)).all())
+    True
+    """
+    return read_model(path, learners=library_learners(), trusted=trusted)

@@ -10,21 +10,19 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import torch
 from sklearn.base import clone
+from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from representer.approximation import input_output_pair
-from representer.estimators.base import KernelLearner, fitting
+from representer.approximation import input_output_pair, needed_features
+from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting
 from representer.estimators.validation import (
     Check,
     check_alpha,
     check_columns,
-    check_groups,
     check_inputs,
     check_outputs,
     check_weights,
-    in_memory,
-    kernels_of,
     needs_approximation,
     only_one_alpha,
     seed_of,
@@ -34,13 +32,14 @@ from representer.estimators.validation import (
 from representer.functions import ConditionalEmbedding, Embedding, FeatureFunction, Function
 from representer.functions.embedding import as_values, own_copy
 from representer.inspection.intervals import fold_intervals
-from representer.kernels import Gaussian, Kernel, as_kernel, is_several
+from representer.kernels import Gaussian, Kernel, as_kernel, is_several, kernels_of
 from representer.operators import original, replicates
 from representer.optimize import HistoryEntry, keep_going
 from representer.problems.conditional_embedding import (
     ConditionalModel,
     ConditionalProblem,
     ConditionalSolution,
+    best_solution,
     settled,
 )
 from representer.problems.embedding import (
@@ -48,7 +47,6 @@ from representer.problems.embedding import (
     on_device,
     require_groups,
 )
-from representer.problems.stack import least_error
 from representer.samples import (
     Block,
     Data,
@@ -56,14 +54,15 @@ from representer.samples import (
     OnDask,
     Samples,
     SparseRows,
-    TrainingSamples,
     as_rows,
+    check_groups,
     groups_with_replicates,
+    in_memory,
     is_dask,
     plain,
     take,
 )
-from representer.systems.conditional import TargetSource, WeightSystem, with_targets
+from representer.systems.conditional import TargetSource, with_targets
 from representer.values import NONE, NOT_NEGATIVE, is_count, is_real, one_of
 
 
@@ -82,9 +81,12 @@ class ConditionalMeanEmbedding(KernelLearner):
         ``criterion`` (without one, ``"rbf"``); ``"molecules"``, ``"strings"``, ``"graphs"``, ``"curves"`` and
         ``"bags"`` do so with kernels of that kind. ``"rbf"`` is ``Gaussian("ard")``. A number stays; ``"auto"`` and
         ``"ard"`` in a kernel are learned by the ``criterion``.
-    output_kernel : Kernel, str or callable, default="rbf"
-        The kernel l of the targets: it says which differences between distributions count, and is not learned; words
-        are heuristics (``"rbf"``: the median heuristic). ``"delta"`` for labels, ``"precomputed"`` for a Gram matrix.
+    output_kernel : Kernel, str or callable, default="auto"
+        The kernel l of the targets: it says which differences between distributions count. ``"auto"`` is, for targets
+        of one dimension, a wide Laplacian kernel, whose loss is CRPS, or a Gaussian one of a quarter of the median
+        distance where that has more log density for left-out samples, by two standard errors; with an approximation,
+        without a ``criterion`` and for other vectors it is ``"rbf"``, the median heuristic. ``"delta"`` for labels,
+        ``"precomputed"`` for a Gram matrix. Words in a kernel are heuristics.
     alpha : float or "auto", default="auto"
         The weight of ‖f‖² beside the mean loss; ``"auto"`` learns it by the ``criterion``.
     criterion : {"loo", "validation"} or None, default="loo"
@@ -176,8 +178,8 @@ class ConditionalMeanEmbedding(KernelLearner):
     output_kernel_: Kernel
     function_: ConditionalEmbedding
     system_: Any
-    X_fit_: Any
-    Y_fit_: Any
+    X_fit_: Data
+    Y_fit_: Data
     training_data = ("X_fit_", "Y_fit_", "system_")
 
     constraints: ClassVar[dict[str, Check]] = {
@@ -189,9 +191,9 @@ class ConditionalMeanEmbedding(KernelLearner):
 
     def __init__(
         self,
-        kernel: Any = "auto",
-        output_kernel: Any = "rbf",
-        alpha: Any = "auto",
+        kernel: KernelLike = "auto",
+        output_kernel: KernelLike = "auto",
+        alpha: float | str = "auto",
         *,
         criterion: str | None = "loo",
         validation_fraction: float = 0.25,
@@ -203,7 +205,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         max_iter: int = 100,
         max_time: float | str | None = None,
         tol: float = 1e-5,
-        random_state: Any = None,
+        random_state: RandomState = None,
         verbose: int = 0,
         device: str | None = None,
         dtype: str = "float64",
@@ -226,14 +228,14 @@ class ConditionalMeanEmbedding(KernelLearner):
         self.device = device
         self.dtype = dtype
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         return tags
 
     # -- fitting ------------------------------------------------------------------------------------------------------
     @fitting
-    def fit(self, X: Data, y: Data, sample_weight: Any = None, groups: Any = None) -> Self:
+    def fit(self, X: Data, y: Data, sample_weight: Data = None, groups: Data = None) -> Self:
         """Fit the embedding.
 
         Parameters
@@ -258,7 +260,7 @@ class ConditionalMeanEmbedding(KernelLearner):
 
     @available_if(takes_batches)
     @fitting
-    def partial_fit(self, X: Data, y: Data, sample_weight: Any = None) -> Self:
+    def partial_fit(self, X: Data, y: Data, sample_weight: Data = None) -> Self:
         """Fit to more samples: with ``approximation=``, and the same as one fit to all of them.
 
         The first batch decides what the data decide: words in the kernels, landmarks, anchors, what is learned. So
@@ -297,7 +299,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         return self
 
     def _fit_whole(
-        self, X: Data, y: Data, sample_weight: Any, groups: Any, callback: Callable[[HistoryEntry], bool]
+        self, X: Data, y: Data, sample_weight: Data, groups: Data, callback: Callable[[HistoryEntry], bool]
     ) -> None:
         """Fit to all samples, however many."""
         self.__dict__.pop("approximation_error_", None)
@@ -308,30 +310,28 @@ class ConditionalMeanEmbedding(KernelLearner):
         how = self._representation(sparse=isinstance(self.X_fit_, SparseRows))
         options: dict[str, Any] = {"flat": flat, "seed": seed, "inputs": self._kept_inputs(samples)}
         problems = [ConditionalProblem(samples, targets, self._model(k, output), how, **options) for k in kernels]
-        problem, choice = least_error(problems, self._settings(seed, callback))
+        settings, learned = self._settings(seed, callback), self._learns_output_kernel()
+        problem, choice, solution = best_solution(problems, settings, learned=learned)
         if choice.unconverged is not None:
             warn_unconverged(choice.unconverged)
         self.history_, self.n_iter_ = choice.history, choice.n_iter
         self.kernel_, self.output_kernel_ = original(choice.model), problem.embedding.kernel
         self._training_samples = None
-        if isinstance(samples, InMemory) and self.Y_fit_ is not None and len(self.X_fit_) == samples.n:
-            block = samples.samples
-            weights, numbers = (None if a is None else plain(a) for a in (block.weights, block.groups))
-            y = self.Y_fit_[:, 0] if flat else self.Y_fit_
-            pairwise = self.kernel_.domain == "gram"
-            self._training_samples = TrainingSamples.of(self.X_fit_, y, weights, numbers, pairwise=pairwise)
-        self._keep(problem.solve(choice))
-        if self.approximation is not None:
+        if self.Y_fit_ is not None and len(self.X_fit_) == samples.n:
+            y, pairwise = self.Y_fit_[:, 0] if flat else self.Y_fit_, self.kernel_.domain == "gram"
+            self._training_samples = samples.recalled(self.X_fit_, lambda _: y, pairwise=pairwise)
+        self._keep(solution)
+        if self.system_.approximation_error is not None:
             self.approximation_error_ = self.system_.approximation_error
 
-    def _kept_inputs(self, samples: Samples) -> Any:
+    def _kept_inputs(self, samples: Samples) -> Data:
         """The stored inputs of the samples: all, or those of positive weight."""
-        if self.X_fit_ is None or len(self.X_fit_) == samples.n or not isinstance(samples, InMemory):
+        if self.X_fit_ is None or len(self.X_fit_) == samples.n:
             return self.X_fit_
-        return plain(samples.samples.X, copy=True)
+        return plain(samples.rows(np.arange(samples.n)).X, copy=True)
 
     def _settings(self, seed: int, callback: Callable[[HistoryEntry], bool]) -> EmbeddingSettings:
-        """How to search."""
+        """The arguments that say how to search."""
         return EmbeddingSettings(
             criterion=self.criterion,
             max_iter=int(self.max_iter),
@@ -360,17 +360,23 @@ class ConditionalMeanEmbedding(KernelLearner):
         They are copies with plain numbers: nothing that happens to the arguments later reaches the learner.
         """
         if isinstance(self.kernel, str) and is_several(self.kernel):
-            kernels = kernels_of(self.kernel, X, self.approximation, compared=self.criterion is not None)
+            kernels = kernels_of(
+                self.kernel, X, needed_features(self.approximation), compared=self.criterion is not None
+            )
             return [on_device(kernel, self.device) for kernel in kernels]
         named = isinstance(self.kernel, str)
         kernel = self.named_kernel(self.kernel) if named else as_kernel(self.kernel)
         return [on_device(kernel.__sklearn_clone__().numbers(), self.device)]
 
+    def _learns_output_kernel(self) -> bool:
+        return isinstance(self.output_kernel, str) and self.output_kernel == "auto"
+
     def _given_output_kernel(self) -> Kernel:
-        return as_kernel(self.output_kernel, argument="output_kernel").__sklearn_clone__().numbers()
+        kernel = "rbf" if self._learns_output_kernel() else self.output_kernel
+        return as_kernel(kernel, argument="output_kernel").__sklearn_clone__().numbers()
 
     def _samples(
-        self, model: ConditionalModel, X: Data, y: Data, sample_weight: Any, groups: Any, *, reset: bool = False
+        self, model: ConditionalModel, X: Data, y: Data, sample_weight: Data, groups: Data, *, reset: bool = False
     ) -> tuple[Samples, TargetSource, bool]:
         """Inputs, their targets, and whether each of these is one number; sums are over samples of positive weight."""
         given, output, exact = model.kernel, model.output_kernel, self.approximation is None and not is_dask(X)
@@ -405,7 +411,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         return InMemory(block), TargetSource(values, output, how, partial(_checked, output)), flat
 
     def _on_dask(
-        self, model: ConditionalModel, X: Data, y: Data, sample_weight: Any, groups: Any, *, reset: bool
+        self, model: ConditionalModel, X: Data, y: Data, sample_weight: Data, groups: Data, *, reset: bool
     ) -> tuple[OnDask, TargetSource, bool]:
         """Inputs of positive weight in a Dask collection, and their targets."""
         needs_approximation(self, model.kernel, model.kernel.domain)
@@ -436,7 +442,7 @@ class ConditionalMeanEmbedding(KernelLearner):
                 f"Found n_samples=1: criterion={self.criterion!r} leaves samples out, so that at least 2 are needed."
             )
 
-    def _new_targets(self, y: Data) -> Any:
+    def _new_targets(self, y: Data) -> Data:
         """Targets of new inputs, of the kind and width of those that were fitted."""
         targets, _ = check_outputs(self.output_kernel_, y, reset=False)
         if self.output_kernel_.domain in ("vectors", "gram"):
@@ -488,7 +494,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         """
         return self.function_.embedding(self._inputs(X))
 
-    def posterior(self, prior: Data, prior_weight: Any = None) -> ConditionalMeanEmbedding:
+    def posterior(self, prior: Data, prior_weight: Data = None) -> ConditionalMeanEmbedding:
         """Bayes' rule: the distribution of X given Y = y where X is distributed as another sample says.
 
         The model says what Y is given X. Its weights, averaged over the prior sample, make the training pairs a sample
@@ -522,7 +528,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         reversed_model = clone(self).set_params(kernel=self.output_kernel_, output_kernel=self.kernel_)
         return reversed_model.fit(self.Y_fit_, self.X_fit_, sample_weight=joint * (len(joint) / joint.sum()))
 
-    def expect(self, g: Any, X: Data, samples: Any = None) -> np.ndarray:
+    def expect(self, g: object, X: Data, samples: object = None) -> np.ndarray:
         """E[g(Y) | X = x].
 
         Parameters
@@ -564,7 +570,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         values = plain(regression(self._inputs(X)))
         return values[:, 0] if flat else values
 
-    def _regressed(self, g: Any, samples: Any) -> tuple[FeatureFunction, int | None]:
+    def _regressed(self, g: Any, samples: Data) -> tuple[FeatureFunction, int | None]:
         """E[g(Y) | X = x] from samples: Σ_i w_i(x) g(y_i) is the ridge regression of g(y)."""
         if not isinstance(self.function_.weights, FeatureFunction):
             raise ValueError("samples= is for a fit with an approximation; an exact one sums over its own samples.")
@@ -767,7 +773,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         inputs, d = self._inputs(X), self.function_.vectors("density").shape[1]
         return plain(self.function_.density(inputs, _points(y, d), bandwidth))
 
-    def sample(self, X: Data, n_samples: int = 1, method: str = "herding") -> Any:
+    def sample(self, X: Data, n_samples: int = 1, method: str = "herding") -> Data:
         """Samples of Y given X = x, among the training targets or, with an approximation, the anchors.
 
         Parameters
@@ -794,7 +800,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         draw = function.herded if method == "herding" else function.drawn
         return function.chosen(draw(inputs, n_samples))
 
-    def _inputs(self, X: Data) -> Any:
+    def _inputs(self, X: Data) -> Data:
         """New inputs, checked and prepared for the kernel."""
         check_is_fitted(self)
         return self._new_inputs(X, self.kernel_)
@@ -809,30 +815,20 @@ class ConditionalMeanEmbedding(KernelLearner):
 
     def _influences(self, X: Data) -> np.ndarray:
         """Influences on conditional means: w_i(x) times the error of the mean that does without the sample."""
-        if not isinstance(self.system_, WeightSystem):
-            raise ValueError(
-                "Influences of samples need all samples, and a fit with cells of targets has sums of them. Fit without "
-                "approximation=."
-            )
         return plain(self.system_.influence(X, self.function_.vectors("influence")))
 
     def _misfits(self) -> np.ndarray:
         """How far, in the RKHS of the output kernel, each target is from the embedding that does without it."""
-        if not isinstance(self.system_, WeightSystem):
-            raise ValueError(
-                "misfit_ needs all samples, and a fit with cells of targets has sums of them. Fit without "
-                "approximation=."
-            )
         return plain(self.system_.left_out_distances())
 
     @property
-    def landmarks_(self) -> Any:
+    def landmarks_(self) -> Data:
         """The landmarks of an approximate fit among inputs, or None where it has none."""
         weights = self.function_.weights
         return weights.features.landmarks if isinstance(weights, FeatureFunction) else None
 
     @property
-    def output_landmarks_(self) -> Any:
+    def output_landmarks_(self) -> Data:
         """The targets that the weights of an approximate fit belong to; None for an exact one."""
         return self.function_.anchors if isinstance(self.function_.weights, FeatureFunction) else None
 
@@ -844,7 +840,7 @@ def _moments(model: ConditionalMeanEmbedding, X: Data) -> np.ndarray:
     return np.stack([mean, np.maximum(np.sqrt(var), 0.01 * marginal)])
 
 
-def _checked(kernel: Kernel, values: Any) -> Any:
+def _checked(kernel: Kernel, values: object) -> Any:
     return check_outputs(kernel, values, reset=False)[0]
 
 
@@ -862,7 +858,7 @@ def _points(y: Data, d: int) -> np.ndarray:
     return points
 
 
-def _numbers(value: Any, name: str) -> np.ndarray:
+def _numbers(value: object, name: str) -> np.ndarray:
     """One number or an array (m,) of them, none NaN."""
     numbers = np.atleast_1d(np.asarray(value, dtype=float))
     if numbers.ndim != 1 or np.isnan(numbers).any():

@@ -8,40 +8,29 @@ import numpy as np
 import torch
 from sklearn.base import ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import Tags
 from sklearn.utils.class_weight import compute_class_weight, compute_sample_weight
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from representer.approximation import Nystroem
-from representer.estimators.base import KernelLearner, fitting
+from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting
+from representer.estimators.base import predict_set as class_sets_of
 from representer.estimators.deep_regressor import (
     DEEP_ARGUMENTS,
     DeepKernelRegressor,
-    composition_of,
+    checked_machine,
+    dask_samples,
     deep_attributes,
     deep_regression,
-    deep_spread,
-    deep_stack,
     deep_tags,
     forget,
-    kernels_to_stack,
-    refuse_approximation,
-    samples_in_memory,
-    samples_on_dask,
     seen_samples,
-    settings_of,
     stack_attributes,
+    stack_solution,
 )
-from representer.estimators.validation import (
-    Check,
-    check_left_out,
-    encode,
-    needs_approximation,
-    one_hot_on_dask,
-    require_targets,
-)
+from representer.estimators.validation import Check, encode, needs_approximation
 from representer.functions import Composed, Stacked
-from representer.inspection.intervals import class_sets
 from representer.inspection.suspects import class_misfits
 from representer.kernels import Stack
 from representer.notices import warn
@@ -59,9 +48,19 @@ from representer.preimage.probabilities import (
 )
 from representer.problems.composition import convex_loss, squared_loss
 from representer.problems.deep import DeepSolution
-from representer.problems.spread import DeepSpread
+from representer.problems.spread import DeepSpread, deep_spread
 from representer.problems.stack import CodesLogLoss, Members
-from representer.samples import Data, HeldSamples, InMemory, Samples, TrainingSamples, as_rows, is_dask, plain
+from representer.samples import (
+    Data,
+    HeldSamples,
+    Samples,
+    as_rows,
+    check_left_out,
+    is_dask,
+    one_hot_on_dask,
+    plain,
+    require_targets,
+)
 from representer.systems import StackedSystem
 from representer.systems.ridge import SummedSystem
 from representer.systems.support import Support
@@ -232,12 +231,12 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
 
     def __init__(
         self,
-        layers: Any = "auto",
-        kernel: Any = "auto",
+        layers: str | list[Any] | tuple[Any, ...] = "auto",
+        kernel: KernelLike = "auto",
         loss: str = "squared",
-        alpha: Any = "auto",
+        alpha: float | str = "auto",
         *,
-        class_weight: Any = None,
+        class_weight: dict[Any, float] | str | None = None,
         calibration: str | None = "cv",
         fit_intercept: bool = True,
         criterion: str = "auto",
@@ -248,7 +247,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         max_iter: int = 200,
         max_time: float | str | None = None,
         tol: float = 1e-6,
-        random_state: Any = None,
+        random_state: RandomState = None,
         verbose: int = 0,
         device: str | None = None,
         dtype: str = "float64",
@@ -275,11 +274,11 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         self.dtype = dtype
         self.warm_start = warm_start
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         return deep_tags(super().__sklearn_tags__(), self)
 
     @fitting
-    def fit(self, X: Data, y: Data, sample_weight: Any = None, groups: Any = None) -> Self:
+    def fit(self, X: Data, y: Data, sample_weight: Data = None, groups: Data = None) -> Self:
         """Fit the model.
 
         Parameters
@@ -300,13 +299,13 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
             The fitted model.
         """
         self._check()
-        refuse_approximation(self, self.loss)
+        machine = checked_machine(self)
         forget(self)
         self.system_ = None
-        stack = kernels_to_stack(self, X)
+        stack = machine.stack(X)
         if stack is not None:
             return self._fit_stack(stack, X, y, sample_weight, groups)
-        composition = composition_of(self)
+        composition = machine.composition()
         samples, inputs = self._samples(composition.input_kernel, X, y, sample_weight, groups)
         squared = self.loss == "squared"
         loss = squared_loss(self.fit_intercept) if squared else convex_loss(self.loss, self.fit_intercept)
@@ -314,7 +313,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         # Cross entropy has probabilities of its own.
         self.calibration_ = Calibration(1.0) if self.loss == "logistic" else None
         problem = deep_regression(self, composition, samples, inputs, loss, self._labels)
-        solution = problem.solve(problem.choose(settings_of(self, problem.seed)))
+        solution = problem.solve(problem.choose(self._search_settings(problem.seed, self.criterion)))
         self._keep_attributes(deep_attributes(solution))
         labels = self.classes_[self._labels(plain(problem.seen.block.Y))]
         self._training_samples = seen_samples(problem.seen, plain(problem.seen.inputs, copy=True), labels, composition)
@@ -344,11 +343,11 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         indicators = torch.nn.functional.one_hot(labels, len(self.classes_))
         self.far_field_ = far_field(support, self.calibration_(plain(decisions)), indicators, weights, rows)
 
-    def _fit_stack(self, stack: Stack, X: Data, y: Data, sample_weight: Any, groups: Any) -> Self:
+    def _fit_stack(self, stack: Stack, X: Data, y: Data, sample_weight: Data, groups: Data) -> Self:
         """Shallow fits, and a composition where the data accept it; both by squared loss on the classes' codes."""
         samples, inputs = self._samples(stack, X, y, sample_weight, groups)
         check_left_out(samples.n, None)
-        solution = deep_stack(self, stack, samples, inputs, CodesLogLoss(), self._labels)
+        solution = stack_solution(self, stack, samples, inputs, CodesLogLoss(), self._labels)
         self._keep_attributes(stack_attributes(solution))
         self.system_ = solution.system
         self.calibration_ = self.far_field_ = None
@@ -357,16 +356,12 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
             self.calibration_ = calibrate_codes(values.cpu(), block.Y.cpu(), block.weights)
             places = torch.from_numpy(self._labels(plain(block.Y)))
             self._keep_far_field(values.cpu(), places, block.weights, inputs)
-        if isinstance(samples, InMemory):
-            block = samples.samples
-            weights = None if block.weights is None else plain(block.weights)
-            labels, own = self.classes_[self._labels(plain(block.Y))], plain(inputs, copy=True)
-            pairwise = stack.domain == "gram"
-            self._training_samples = TrainingSamples.of(own, labels, weights, samples.groups, pairwise=pairwise)
+        own, pairwise = plain(inputs, copy=True), stack.domain == "gram"
+        self._training_samples = samples.recalled(own, lambda Y: self.classes_[self._labels(Y)], pairwise=pairwise)
         return self
 
     def _samples(
-        self, kernel: OperatorKernel | Stack, X: Data, y: Data, sample_weight: Any, groups: Any
+        self, kernel: OperatorKernel | Stack, X: Data, y: Data, sample_weight: Data, groups: Data
     ) -> tuple[Samples, Data]:
         """The checked samples with codes as targets, and their inputs as they are stored if they are in memory."""
         if is_dask(X):
@@ -382,7 +377,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
                 own = as_rows(sample_weight, "sample_weight") if is_dask(sample_weight) else sample_weight
                 sample_weight = indicators @ of_classes * (1.0 if own is None else own)
             codes = indicators[:, 1:] if len(self.classes_) == 2 else indicators
-            return samples_on_dask(self, kernel, X, 2.0 * codes - 1.0, sample_weight, groups), None
+            return dask_samples(self, kernel, X, 2.0 * codes - 1.0, sample_weight, groups), None
         X, weights, groups = self._checked_inputs(kernel, X, sample_weight, groups)
         self.classes_, labels = encode(X, y)
         if weights is not None and len(present := np.unique(labels[weights > 0])) < len(self.classes_):
@@ -400,7 +395,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         if self.class_weight is not None:
             balance = compute_sample_weight(self.class_weight, self.classes_[labels])
             weights = balance if weights is None else weights * balance
-        return samples_in_memory(self, kernel, X, self._codes(labels), weights, groups), X
+        return self._memory_samples(kernel, X, self._codes(labels), weights, groups), X
 
     def _labels(self, codes: np.ndarray) -> np.ndarray:
         """The classes' numbers of codes."""
@@ -502,31 +497,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         tied = decisions >= largest - SAME * np.abs(decisions).max(1, keepdims=True)
         return np.where(tied, self.class_count_, -1).argmax(1)
 
-    def predict_set(self, X: Data, coverage: float = 0.9) -> np.ndarray:
-        """Which classes cannot be excluded, with a guarantee: CV+ (Romano, Sesia and Candès, 2020).
-
-        The classes are ranked by the probabilities of five fits without a fold each, which repeat the search, and which
-        the first call makes; groups, equal inputs included, are left out together. The most probable class is always
-        in the set.
-
-        Proven, for exchangeable samples (or groups): sets contain the class of a new sample with a probability of at
-        least 1 − 2a − √(2/n), where a = 1 − ``coverage``. Made data agree; tables were not measured.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features), or a sequence of what the first kernel takes
-            Inputs; with a precomputed kernel, k(X, X_train).
-        coverage : float, default=0.9
-            The share of new samples whose class shall be in its set.
-
-        Returns
-        -------
-        sets : ndarray of bool of shape (n_samples, n_classes)
-            In the order of ``classes_``; all classes, with a warning, where there are too few samples for the coverage.
-        """
-        self._check_question(X, coverage)
-        inputs = self._new_inputs(X, self.function_.kernel)
-        return class_sets(self._fold_fits(), inputs, coverage, self.classes_)
+    predict_set = class_sets_of
 
     def predict_proba(self, X: Data) -> np.ndarray:
         """Predict class probabilities.

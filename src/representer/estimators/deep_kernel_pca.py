@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_array
+from sklearn.utils import Tags, check_array
 from sklearn.utils._set_output import _wrap_data_with_container
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
@@ -18,13 +18,13 @@ from torch import Tensor
 from representer.approximation import Nystroem
 from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.operator_ridge import OperatorRidge
-from representer.estimators.validation import Check, approximated_by, kernel_domain, seed_of, single_kernel
+from representer.estimators.validation import Check, approximated_by, seed_of
 from representer.functions.levels import Levels
 from representer.inspection import levels as inspection
 from representer.inspection.levels import ApproximationBounds
-from representer.kernels import Gaussian, Kernel
+from representer.kernels import Gaussian, Kernel, single_kernel
 from representer.notices import NumericalWarning, warn
-from representer.operators import takes_sparse
+from representer.operators import kernel_domain, takes_sparse
 from representer.optimize import HistoryEntry, SearchSettings
 from representer.preimage import Network
 from representer.preimage.levels import METHODS, LevelPreimages
@@ -259,7 +259,7 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
             params["kernel"] = tuple(entries) if isinstance(kernel, tuple) else entries
         return super().set_params(**params)
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags, kernel = super().__sklearn_tags__(), self.kernel
         first = kernel[0] if isinstance(kernel, list | tuple) and len(kernel) else kernel
         tags.input_tags.pairwise, tags.input_tags.sparse = kernel_domain(first) == "gram", takes_sparse(first)

@@ -2,123 +2,93 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 import torch
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import Tags
 from sklearn.utils.validation import _num_samples, check_is_fitted
 from torch import Tensor
 
 from representer.approximation import Nystroem
-from representer.estimators.base import KernelLearner, fitting
+from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting
 from representer.estimators.validation import (
-    DTYPES,
     POSITIVE_OR_AUTO,
     Check,
-    Folds,
     approximated_by,
-    as_operator_kernel,
-    check_alpha,
-    check_left_out,
-    check_noise,
     check_targets,
-    is_flat,
-    needs_approximation,
-    noise_weights,
-    require_targets,
+    folds_of,
     seed_of,
-    stack_of,
-    target_unit,
     warn_unconverged,
 )
-from representer.functions import Composed, Layer, Stacked
+from representer.functions import Composed, Stacked
 from representer.inspection.intervals import alone, fold_intervals, with_deviation
 from representer.inspection.suspects import left_out_misfits, relative_errors
-from representer.kernels import Kernel, Matern, Polynomial, Stack, as_kernel
-from representer.linalg import factorize
+from representer.kernels import Kernel, Stack
 from representer.notices import warn
 from representer.operators import (
-    Decomposable,
     OperatorKernel,
-    repaired_gram,
+    Representation,
+    as_operator_kernel,
     replicates,
-    silent_repairs,
     takes_gaps,
     takes_sparse,
 )
-from representer.optimize import HistoryEntry, SearchSettings, keep_going
+from representer.optimize import SearchSettings, in_squared_units, keep_going
 from representer.problems.composition import (
     Composition,
     Loss,
-    convex_loss,
-    custom_loss,
-    interpolation_loss,
-    squared_loss,
 )
 from representer.problems.deep import DeepModel, DeepRegression, DeepSolution, LastSolution, SeenSamples, Splits
-from representer.problems.depth import LARGEST_LAYER, DepthProblem, LightRegression, accepted_composition, deepened
-from representer.problems.ridge import RidgeModel, RidgeProblem
-from representer.problems.spread import DeepSpread, Refits
+from representer.problems.depth import LARGEST_LAYER, accepted_composition
+from representer.problems.machines import (
+    Machine,
+    as_layer,
+    checked_layer,
+    in_target_units,
+    interpolation_doubt,
+    scalar_kernel,
+    scalar_layer,
+    without_search,
+)
+from representer.problems.spread import DeepSpread, Refits, deep_spread
 from representer.problems.stack import (
-    SHRINKAGE,
-    FittedMember,
     LeastSquares,
     Members,
     Stacking,
-    StackProblem,
     StackSolution,
 )
 from representer.samples import (
-    Block,
     Data,
     HeldSamples,
-    InMemory,
     OnDask,
     Samples,
     SparseRows,
     TrainingSamples,
-    groups_with_replicates,
+    check_left_out,
+    check_noise,
     is_dask,
+    is_flat,
     largest_target,
+    noise_weights,
     plain,
     replicate_scatter,
+    require_targets,
+    target_unit,
 )
 from representer.samples import rows as limits
-from representer.systems import Criterion, StackedSystem
+from representer.systems import StackedSystem
 from representer.systems.ridge import FittedSystem, SummedSystem
-from representer.values import Rule, is_count, is_real, one_of
+from representer.values import Rule, one_of
 
-# An interpolant that misses the data by more than this share of the largest target is reported.
-INTERPOLATED = 1e-6
 LOSSES = ("squared", "interpolate", "epsilon_insensitive", "huber")
 
 
 # -- arguments --------------------------------------------------------------------------------------------------------
-def as_layer(given: Any) -> Layer:
-    """A layer from a layer, a size (of an affine map), or a pair of kernel and size."""
-    if isinstance(given, Layer):
-        return given
-    if is_count(given):
-        return Layer(Polynomial(1, gamma="scale"), int(given))
-    if isinstance(given, tuple | list) and len(given) == 2:
-        kernel, size = given
-        function = callable(kernel) and not isinstance(kernel, Kernel | OperatorKernel)
-        return Layer(as_kernel(kernel) if function else kernel, size)
-    raise ValueError(
-        f"layers lists sizes, pairs (kernel, size) or Layer(kernel, size, …) from the input on; got {given!r}."
-    )
-
-
-def checked_layer(given: Any) -> Layer:
-    """A copy of a layer with an operator-valued kernel."""
-    layer = as_layer(given).__sklearn_clone__()
-    layer.check()
-    return layer.replaced(kernel=as_operator_kernel(layer.kernel, layer.operator), operator=None)
 
 
 # What arguments may be that all deep learners have.
@@ -133,112 +103,84 @@ DEEP_ARGUMENTS: dict[str, Check] = {
 }
 
 
-def refuse_approximation(learner: Any, loss: Any) -> None:
-    """Refuse an approximation of a problem whose loss is not squared."""
-    if learner.approximation is not None and loss != "squared":
-        raise ValueError(f"approximation= is for loss='squared'; got loss={loss!r}.")
+class DeepLearner(Protocol):
+    """What deep learners have in common, whose arguments are read here."""
+
+    layers: str | list[object] | tuple[object, ...]
+    kernel: object
+    alpha: float | str
+    fit_intercept: bool
+    criterion: str
+    cv: object
+    approximation: Nystroem | None
+    memory_limit: int | str | None
+    random_state: object
+    warm_start: bool
+    n_features_in_: int
+
+    @property
+    def loss(self) -> object:
+        """The loss, or its name."""
+
+    def _representation(self, *, sparse: bool = False) -> Representation: ...
+    def _search_settings(self, seed: int, criterion: str) -> SearchSettings: ...
+    def _dask_samples(
+        self, kernel: OperatorKernel, X: Data, y: Data, sample_weight: Data = None, groups: Data = None
+    ) -> OnDask: ...
 
 
-def composition_of(learner: Any) -> Composition:
-    """The arguments as one value, with copies of all kernels; an automatic layer has its largest size."""
-    layers, kernel = learner.layers, learner.kernel
-    if isinstance(kernel, Stack):
-        raise ValueError(
-            f"A Stack of outer kernels needs layers='auto' or [], loss='squared' and no approximation or penalty; got "
-            f"layers={layers!r}, loss={learner.loss!r}. Give one outer kernel."
-        )
-    if isinstance(kernel, str) and kernel == "auto":
-        kernel = Matern(0.5) if learner.loss == "interpolate" else "rbf"
-    outer = as_operator_kernel(kernel, None)
-    if isinstance(layers, str):
-        layers = [LARGEST_LAYER] if outer.domain == "vectors" else []
-    inner = [checked_layer(layer) for layer in layers]
-    later = [(f"Layer {i} of layers", layer.domain) for i, layer in enumerate(inner)][1:]
-    for who, domain in [*later, ("The outer kernel", outer.domain)] if inner else []:
-        if domain != "vectors":
-            raise ValueError(
-                f"{who} takes data of the kind {domain!r}, but it gets the values of the layer before it, which "
-                "are vectors. Only the first kernel sees the data themselves."
-            )
-    return Composition(inner, outer, learner.alpha)
+def machine_of(learner: DeepLearner) -> Machine:
+    """The arguments of a learner as one value."""
+    return Machine(
+        learner.layers,
+        learner.kernel,
+        learner.alpha,
+        learner.loss,
+        getattr(learner, "penalty", None) is not None,
+        learner.approximation is not None,
+        learner.fit_intercept,
+        learner.criterion,
+        learner.warm_start,
+    )
 
 
-def check_layers(layers: Any) -> None:
-    """Refuse what is neither "auto" nor a list."""
-    if not (isinstance(layers, list | tuple) or (isinstance(layers, str) and layers == "auto")):
-        raise ValueError(f"layers must be 'auto' or a list, such as [2] or [('rbf', 3), 2]; got {layers!r}.")
+def checked_machine(learner: DeepLearner) -> Machine:
+    """The arguments as one value; an approximation of a problem whose loss is not squared is refused."""
+    if learner.approximation is not None and learner.loss != "squared":
+        raise ValueError(f"approximation= is for loss='squared'; got loss={learner.loss!r}.")
+    return machine_of(learner)
 
 
-def may_stack(learner: Any) -> bool:
-    """May a fit be one of shallow kernels, in which the data decide on inner layers?"""
-    layers = learner.layers
-    unlayered = layers == "auto" if isinstance(layers, str) else isinstance(layers, list | tuple) and not layers
-    plain_fit = learner.loss == "squared" and getattr(learner, "penalty", None) is None
-    return unlayered and plain_fit and learner.approximation is None
-
-
-def kernels_to_stack(learner: Any, X: Data) -> Stack | None:
-    """The shallow kernels of a fit in which the data decide on inner layers; None of a fit of one composition."""
-    check_layers(learner.layers)
-    if is_dask(X) or not may_stack(learner):
-        return None
-    if learner.warm_start:
-        raise ValueError(
-            "warm_start=True goes on from the inner layers of the last fit, and here the data decide on layers anew at "
-            f"every fit; got layers={learner.layers!r}. Give them, layers=[2] for instance, or warm_start=False."
-        )
-    stack = stack_of(learner.kernel, X, None)
-    if stack is None and learner.layers == "auto":
-        kernel = as_operator_kernel(learner.kernel, None)
-        scalar = isinstance(kernel, Decomposable) and kernel.operator is None and kernel.domain == "vectors"
-        return Stack([kernel]) if scalar else None
-    return stack and Stack([as_operator_kernel(k, None) for k in stack.kernels], stack.weights, stack.alphas)
-
-
-def deep_tags(tags: Any, learner: Any) -> Any:
+def deep_tags(tags: Tags, learner: DeepLearner) -> Tags:
     """The tags of a learner whose first layer sees the data."""
-    layers, first = learner.layers, learner.kernel
+    layers, first, pairwise = learner.layers, learner.kernel, tags.input_tags.pairwise
+    gaps = tags.input_tags.allow_nan
     if isinstance(layers, list | tuple) and len(layers):
         try:
             layer = as_layer(layers[0])
-            first, tags.input_tags.pairwise = layer.kernel, layer.domain == "gram"
+            first, pairwise = layer.kernel, layer.domain == "gram"
         except ValueError:  # fit will say what is wrong
-            first, tags.input_tags.pairwise = None, False
-        tags.input_tags.allow_nan = isinstance(first, Kernel | OperatorKernel) and takes_gaps(first)
+            first, pairwise = None, False
+        gaps = isinstance(first, Kernel | OperatorKernel) and takes_gaps(first)
     # Sparse rows stay shallow where the data decide on layers; the "auto" of a fit that is no stack takes dense ones.
     decided = isinstance(layers, str) or (isinstance(first, str) and first == "auto")
     scalar = not isinstance(first, OperatorKernel)
-    tags.input_tags.sparse = takes_sparse(first) and (not decided or (scalar and may_stack(learner)))
-    return tags
+    sparse = takes_sparse(first) and (not decided or (scalar and machine_of(learner).may_stack))
+    return replace(tags, input_tags=replace(tags.input_tags, pairwise=pairwise, allow_nan=gaps, sparse=sparse))
 
 
 # -- samples ----------------------------------------------------------------------------------------------------------
-def samples_on_dask(learner: Any, kernel: OperatorKernel, X: Data, Y: Data, sample_weight: Any, groups: Any) -> OnDask:
+
+
+def dask_samples(
+    learner: DeepLearner, kernel: OperatorKernel, X: Data, Y: Data, sample_weight: Data, groups: Data
+) -> OnDask:
     """Samples in Dask collections, with numbers as targets."""
-    needs_approximation(learner, kernel, kernel.domain)
+    samples = learner._dask_samples(kernel, X, Y, sample_weight, groups)
     require_targets(Y)
-    samples = OnDask(X, Y, sample_weight, dtype=DTYPES[learner.dtype], groups=groups)
+    assert learner.approximation is not None  # checked
     learner.approximation.size(samples.n)
-    learner._keep_columns(X)
     return samples
-
-
-def samples_in_memory(
-    learner: Any,
-    kernel: OperatorKernel | Stack,
-    X: Data,
-    Y: np.ndarray,
-    weights: np.ndarray | None,
-    groups: np.ndarray | None,
-) -> InMemory:
-    """Checked samples, with numbers as targets."""
-    if learner.approximation is not None:
-        learner.approximation.size(len(Y) if weights is None else np.count_nonzero(weights))
-    how = learner._representation(sparse=isinstance(X, SparseRows))
-    inputs = how.inputs(kernel, X)
-    groups = groups_with_replicates(groups, replicates(kernel, inputs))
-    tensors = [None if a is None else torch.from_numpy(a) for a in (weights, groups)]
-    return InMemory(Block(inputs, how.tensor(Y), *tensors))
 
 
 def seen_samples(seen: SeenSamples, X: Data, y: np.ndarray, composition: Composition) -> TrainingSamples | None:
@@ -260,23 +202,11 @@ class FoldRule:
 
     def __call__(self, seen: SeenSamples) -> Splits:
         labels = None if self.labels is None else self.labels(plain(seen.block.Y))
-        folds = Folds(len(seen), self.cv, self.seed, labels, seen.groups, seen.numbers, seen.n)
+        folds = folds_of(len(seen), self.cv, self.seed, labels, seen.groups, seen.numbers, seen.n)
         return Splits(folds.some(limits.DEEP_SEARCH_ROWS if self.rows is None else self.rows), folds)
 
 
 # -- fits -------------------------------------------------------------------------------------------------------------
-def settings_of(learner: Any, seed: int) -> SearchSettings:
-    """The arguments that say how to search."""
-    return SearchSettings(
-        learner.criterion,
-        learner.max_iter,
-        learner.tol,
-        learner.n_restarts,
-        seed,
-        learner.verbose,
-        learner._iteration_callback(),
-        learner._deadline,
-    )
 
 
 def last_solution(learner: Any, unit: float = 1.0) -> LastSolution | None:
@@ -288,7 +218,7 @@ def last_solution(learner: Any, unit: float = 1.0) -> LastSolution | None:
 
 
 def deep_regression(
-    learner: Any,
+    learner: DeepLearner,
     composition: Composition,
     samples: Samples,
     inputs: Data,
@@ -316,52 +246,21 @@ def deep_regression(
     return DeepRegression(samples, model, representation, seed=seed, inputs=inputs)
 
 
-def deep_stack(
-    learner: Any,
+def stack_solution(
+    learner: DeepLearner,
     stack: Stack,
     samples: Samples,
     inputs: Data,
     stacking: Stacking,
     labels: Callable[[np.ndarray], np.ndarray] | None = None,
 ) -> StackSolution:
-    """Shallow fits with the kernels of a stack, and a composition beside them where ``layers="auto"`` lets it be."""
-    seed, loss = seed_of(learner.random_state), squared_loss(learner.fit_intercept)
+    """Shallow fits with the kernels of a stack, and a composition beside them where the arguments let it be."""
+    seed = seed_of(learner.random_state)
     representation = learner._representation(sparse=isinstance(inputs, SparseRows))
-    criterion: Criterion = "gcv" if learner.criterion == "gcv" else "loo"
-    alphas = [check_alpha(learner.alpha)] * len(stack.kernels) if stack.alphas is None else map(float, stack.alphas)
-    shrinkage = SHRINKAGE if len(stack.kernels) > 1 else 0.0
-    problems = [
-        RidgeProblem(
-            samples,
-            RidgeModel(kernel, alpha, criterion, intercept=learner.fit_intercept, shrinkage=shrinkage),
-            representation,
-            seed=seed,
-            inputs=inputs,
-        )
-        for kernel, alpha in zip(stack.kernels, alphas, strict=True)
-    ]
-    deep_settings = settings_of(learner, seed)
-    settings = SearchSettings(
-        criterion, seed=seed, verbose=learner.verbose, callback=deep_settings.callback, deadline=deep_settings.deadline
-    )
-    # An inner layer is a function of all entries of a vector: sparse rows and gaps stay as they are.
-    shallow_data = stack.domain != "vectors" or isinstance(inputs, SparseRows) or takes_gaps(stack)
-    if learner.layers != "auto" or shallow_data:
-        weights = None if isinstance(stack.weights, str) else np.asarray(stack.weights, dtype=np.float64)
-        shallow = StackProblem(problems, stacking, weights)
-        return shallow.solve(shallow.choose(settings))
-
-    def deepen(samples: Samples, inputs: Data, members: list[FittedMember]) -> list[LightRegression]:
-        rule = FoldRule(learner.cv, seed, labels, limits.DEPTH_ROWS)
-        return [
-            LightRegression(
-                samples, DeepModel(composition, loss, rule, metric=metric), representation, seed=seed, inputs=inputs
-            )
-            for composition, metric in deepened(members, stacking, learner.n_features_in_, learner.alpha)
-        ]
-
-    problem = DepthProblem(problems, stacking, deepen, deep_settings)
-    return problem.solve(problem.choose(settings))
+    rule = FoldRule(learner.cv, seed, labels, limits.DEPTH_ROWS)
+    settings = learner._search_settings(seed, learner.criterion)
+    width = getattr(learner, "n_features_in_", None)
+    return machine_of(learner).solve_stack(stack, samples, inputs, stacking, representation, rule, settings, width)
 
 
 def stack_attributes(solution: StackSolution, unit: float = 1.0) -> dict[str, Any]:
@@ -377,7 +276,7 @@ def stack_attributes(solution: StackSolution, unit: float = 1.0) -> dict[str, An
     value, history = solution.choice.value, [] if result is None else result.history
     return {
         "function_": solution.function.in_units(unit),
-        "intercept_": constant_of(solution.function.in_units(unit)),
+        "intercept_": solution.function.in_units(unit).constant,
         "kernel_": solution.kernel,
         "layers_": [layer.replaced(alpha=layer.alpha * squared) for layer in layers],
         "members_": Members(members),
@@ -386,28 +285,16 @@ def stack_attributes(solution: StackSolution, unit: float = 1.0) -> dict[str, An
         "layer_norms_": norms,
         "objective_value_": None if deep is None else deep.value * squared,
         "criterion_value_": None if value is None else value * squared,
-        "search_history_": [entry._replace(value=entry.value * squared) for entry in solution.choice.history],
-        "history_": [entry._replace(value=entry.value * squared) for entry in history],
+        "search_history_": in_squared_units(solution.choice.history, unit),
+        "history_": in_squared_units(history, unit),
         "n_iter_": 1 if result is None else max(1, result.n_iter),
     }
 
 
-def forget(learner: Any) -> None:
+def forget(learner: DeepLearner) -> None:
     """Drop what only some fits have, of the fit before."""
     for name in ("members_", "weights_", "dual_coef_"):
         vars(learner).pop(name, None)
-
-
-def without_search(composition: Composition, loss: Any) -> Composition:
-    """What words stand for where no error on new data can choose: interpolation takes 1 for every alpha."""
-    alphas = [name for name in composition.free() if name == "alpha" or name.endswith("__alpha")]
-    stuck = [name for name in composition.free() if name not in alphas]
-    if stuck or loss != "interpolate":
-        raise ValueError(
-            f"loss={loss!r} has no criterion by which {', '.join(stuck or alphas)} could be learned. Give "
-            "numbers for all of them, those of the layers by Layer(kernel, size, alpha=…)."
-        )
-    return composition.replace(dict.fromkeys(alphas, 1.0))
 
 
 def warn_of_search(solution: DeepSolution) -> None:
@@ -428,21 +315,6 @@ def warn_of_search(solution: DeepSolution) -> None:
         )
 
 
-def in_target_units(composition: Composition, unit: float) -> Composition:
-    """The composition for targets y / unit: penalties of inner layers, beside a squared loss, are in units of y²."""
-    layers = [
-        layer if isinstance(layer.alpha, str) else layer.replaced(alpha=float(layer.alpha) / unit / unit)
-        for layer in composition.layers
-    ]
-    alphas = [layer.alpha for layer in layers if not isinstance(layer.alpha, str)]
-    if not all(0.0 < alpha < math.inf for alpha in alphas):
-        raise ValueError(
-            f"The targets are of the size {unit:.1g}, and penalties of inner layers are in units of their squares: "
-            "beside these they are beyond the range of numbers. Divide y by its deviation, or give layers alpha='auto'."
-        )
-    return Composition(layers, composition.kernel, composition.alpha)
-
-
 def deep_attributes(solution: DeepSolution, unit: float = 1.0) -> dict[str, Any]:
     """What deep learners keep of a fit to targets in some unit, by name."""
     warn_of_search(solution)
@@ -450,6 +322,7 @@ def deep_attributes(solution: DeepSolution, unit: float = 1.0) -> dict[str, Any]
         warn_unconverged(f"{solution.inner.problem.unconverged} The best solution so far is kept.")
     composition, result = solution.composition, solution.inner.result
     function, criterion = solution.function.in_units(unit), solution.criterion
+    outer = function.outer_expansion()
     layers = [scalar_layer(layer) for layer in composition.layers]
     return {
         "function_": function,
@@ -462,58 +335,9 @@ def deep_attributes(solution: DeepSolution, unit: float = 1.0) -> dict[str, Any]
         "search_history_": in_squared_units(solution.choice.history, unit),
         "history_": [] if result is None else in_squared_units(result.history, unit),
         "n_iter_": 1 if result is None else max(1, result.n_iter),
-        **coefficients_of(function),
+        "dual_coef_": outer.coefficients,
+        "intercept_": outer.intercept,
     }
-
-
-def deep_spread(solution: DeepSolution, inputs: Data, refits: Refits | None = None) -> DeepSpread:
-    """What is known of the outer function of a squared loss, from the inputs as they are stored."""
-    problem = solution.regression
-    seen = problem.seen
-    return DeepSpread(
-        solution.function,
-        inputs,
-        plain(seen.block.Y, copy=True),
-        None if seen.weights is None else seen.weights / seen.weights.mean(),
-        solution.alpha,
-        problem.model.loss.intercept,
-        solution.inner.problem.landmarks is not None,
-        refits,
-        seen.groups,
-    )
-
-
-def constant_of(function: Stacked) -> np.ndarray:
-    """The intercept (p,) of a stack, zeros where it has none."""
-    first = function.functions[0]
-    outer = first.outer_expansion() if isinstance(first, Composed) else first
-    zeros = np.zeros_like(plain(outer.coefficients)[0])
-    return zeros if function.intercept is None else zeros + function.intercept
-
-
-def in_squared_units(history: Sequence[HistoryEntry], unit: float) -> list[HistoryEntry]:
-    """The history of a squared error in units of y, of one in units in which the fit counts."""
-    return [entry._replace(value=entry.value * unit * unit) for entry in history]
-
-
-def coefficients_of(function: Composed) -> dict[str, np.ndarray]:
-    """The coefficients of the outer function on its anchors, and its intercept."""
-    outer = function.outer_expansion()
-    assert outer.intercept is not None
-    return {"dual_coef_": outer.coefficients, "intercept_": outer.intercept}
-
-
-def scalar_kernel(kernel: OperatorKernel) -> Kernel | OperatorKernel:
-    """A scalar kernel as such."""
-    return kernel.kernel if isinstance(kernel, Decomposable) and kernel.operator is None else kernel
-
-
-def scalar_layer(layer: Layer) -> Layer:
-    """A layer with a scalar kernel shown as such."""
-    kernel = layer.kernel
-    if isinstance(kernel, Decomposable):
-        return layer.replaced(kernel=kernel.kernel, operator=kernel.operator, alpha=float(layer.alpha))
-    return layer.replaced(alpha=float(layer.alpha))
 
 
 class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
@@ -684,10 +508,10 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
 
     def __init__(
         self,
-        layers: Any = "auto",
-        kernel: Any = "auto",
+        layers: str | list[Any] | tuple[Any, ...] = "auto",
+        kernel: KernelLike = "auto",
         loss: Any = "squared",
-        alpha: Any = "auto",
+        alpha: float | str = "auto",
         *,
         epsilon: float = 0.1,
         delta: float = 1.35,
@@ -702,7 +526,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         max_iter: int = 200,
         max_time: float | str | None = None,
         tol: float = 1e-6,
-        random_state: Any = None,
+        random_state: RandomState = None,
         verbose: int = 0,
         device: str | None = None,
         dtype: str = "float64",
@@ -731,11 +555,11 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         self.dtype = dtype
         self.warm_start = warm_start
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         return deep_tags(super().__sklearn_tags__(), self)
 
     @fitting
-    def fit(self, X: Data, y: Data, sample_weight: Any = None, groups: Any = None, noise: Any = None) -> Self:
+    def fit(self, X: Data, y: Data, sample_weight: Data = None, groups: Data = None, noise: Data = None) -> Self:
         """Fit the model.
 
         Parameters
@@ -761,16 +585,16 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         self._check()
         if noise is not None:
             sample_weight = self._noise_weights(X, noise, sample_weight)
-        refuse_approximation(self, self.loss)
+        machine = checked_machine(self)
         forget(self)
-        stack = kernels_to_stack(self, X)
+        stack = machine.stack(X)
         if stack is not None:
             return self._fit_stack(stack, X, y, sample_weight, groups)
-        composition = composition_of(self)
-        loss = self._loss(composition)
+        composition = machine.composition()
+        loss = machine.stated_loss(composition.alpha, self.epsilon, self.delta, self.separation, self.penalty)
         samples, inputs = self._samples(composition.input_kernel, X, y, sample_weight, groups)
         problem = deep_regression(self, in_target_units(composition, self._unit), samples, inputs, loss)
-        solution = problem.solve(problem.choose(settings_of(self, problem.seed)))
+        solution = problem.solve(problem.choose(self._search_settings(problem.seed, self.criterion)))
         self._keep_attributes(deep_attributes(solution, self._unit))
         self.X_fit_ = plain(problem.seen.inputs, copy=True)
         self.system_ = None
@@ -778,43 +602,44 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
             self.system_ = solution.outer.system
         elif loss.squared:
             self.system_ = self._spread(solution)
-        if self.loss == "interpolate":
-            self._check_interpolation(problem.seen)
+        doubt = interpolation_doubt(self.function_, problem.seen) if self.loss == "interpolate" else None
+        if doubt is not None:
+            warn(doubt.message, ConvergenceWarning if doubt.misses else UserWarning)
         y = self._unit * plain(problem.seen.block.Y, copy=True)
         self._training_samples = seen_samples(problem.seen, self.X_fit_, y[:, 0] if self._flat else y, composition)
         return self
 
-    def _fit_stack(self, stack: Stack, X: Data, y: Data, sample_weight: Any, groups: Any) -> Self:
+    def _fit_stack(self, stack: Stack, X: Data, y: Data, sample_weight: Data, groups: Data) -> Self:
         """Shallow fits, and a composition where the data accept it."""
         X, weights, groups = self._checked_inputs(stack, X, sample_weight, groups)
         targets = self._targets(y, len(X))
         check_left_out(len(X), None)
         self._unit = target_unit(targets, self.dtype)
-        samples = samples_in_memory(self, stack, X, targets / self._unit, weights, groups)
-        solution = deep_stack(self, stack, samples, X, LeastSquares())
+        samples = self._memory_samples(stack, X, targets / self._unit, weights, groups)
+        solution = stack_solution(self, stack, samples, X, LeastSquares())
         self._keep_attributes(stack_attributes(solution, self._unit))
         self.system_ = solution.system
         self.X_fit_ = plain(X, copy=True)
         y, pairwise = targets[:, 0] if self._flat else targets, stack.domain == "gram"
-        self._training_samples = TrainingSamples.of(self.X_fit_, y, weights, samples.groups, pairwise=pairwise)
+        self._training_samples = samples.recalled(self.X_fit_, lambda _: y, pairwise=pairwise)
         return self
 
     def _samples(
-        self, kernel: OperatorKernel, X: Data, y: Data, sample_weight: Any, groups: Any
+        self, kernel: OperatorKernel, X: Data, y: Data, sample_weight: Data, groups: Data
     ) -> tuple[Samples, Data]:
         """The checked samples, and their inputs as they are stored if they are in memory."""
         if is_dask(X):
-            samples = samples_on_dask(self, kernel, X, y, sample_weight, groups)
+            samples = dask_samples(self, kernel, X, y, sample_weight, groups)
             self._flat, self._unit = is_flat(y), self._target_unit(np.array([[largest_target(y)]]))
             if self._unit != 1.0:
-                samples = samples_on_dask(self, kernel, X, y / self._unit, sample_weight, groups)
+                samples = dask_samples(self, kernel, X, y / self._unit, sample_weight, groups)
             return samples, None
         X, weights, groups = self._checked_inputs(kernel, X, sample_weight, groups)
         targets = self._targets(y, len(X))
         self._unit = self._target_unit(targets)
-        return samples_in_memory(self, kernel, X, targets / self._unit, weights, groups), X
+        return self._memory_samples(kernel, X, targets / self._unit, weights, groups), X
 
-    def _noise_weights(self, X: Data, noise: Any, sample_weight: Any) -> np.ndarray:
+    def _noise_weights(self, X: Data, noise: Data, sample_weight: Data) -> np.ndarray:
         """The weights of samples whose measurements have these standard deviations."""
         if is_dask(X):
             raise ValueError("noise= is for samples in memory. On Dask, give sample_weight = 1 / noise**2 instead.")
@@ -855,7 +680,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         if not problem.inner_is_small and len(seen) > 1:
             folds = [(a.numpy(), b.numpy()) for a, b in problem.splits.folds(None)]
             settings = replace(solution.choice.settings, verbose=0, callback=keep_going)
-            refits = Refits(solution.composition, settings, folds, problem.approximation)
+            refits = Refits(solution.composition, settings, folds, problem.scope.approximation)
         return replace(deep_spread(solution, self.X_fit_, refits), replicated=self._replicated(seen))
 
     def _replicated(self, seen: SeenSamples) -> tuple[np.ndarray, np.ndarray] | None:
@@ -865,64 +690,6 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
             return None
         weights = None if seen.weights is None else seen.weights / seen.weights.mean()
         return replicate_scatter(plain(seen.block.Y).astype(np.float64), numbers, weights)
-
-    def _check_interpolation(self, seen: SeenSamples) -> None:
-        """Warn if the data are not met, as happens when inner layers map samples too close together."""
-        targets = plain(seen.block.Y)
-        gap, size = np.abs(plain(self.function_(seen.inputs)) - targets).max(), np.abs(targets).max()
-        if not gap <= INTERPOLATED * size:
-            reason = "the inner layers map samples too close together. Lower their alpha, rescale y, or use separation="
-            if not self.layers_:
-                reason = "the kernel is too smooth to tell them apart. Use kernel='auto' or Matern(0.5)"
-            warn(
-                f"The interpolant misses the data by up to {gap:.2g} (largest target {size:.2g}): {reason}.",
-                ConvergenceWarning,
-            )
-            return
-        error = left_out_error(self.function_)
-        spread = float(((targets - targets.mean(0)) ** 2).sum(1).mean())
-        if error is not None and error > spread > 0:
-            warn(
-                f"The interpolant predicts a sample that is left out worse than the mean of the others does (R² "
-                f"{1.0 - error / spread:.2g}): the outer kernel is too smooth for these targets. Use kernel='auto' or "
-                "Matern(0.5), or loss='squared' if the targets are noisy.",
-                UserWarning,
-            )
-
-    def _loss(self, composition: Composition) -> Loss:
-        """The loss that the arguments describe."""
-        for name in ("epsilon", "separation", "delta"):
-            value = getattr(self, name)
-            if not (is_real(value) and 0 <= value < math.inf) or (name == "delta" and value == 0):
-                least = "positive" if name == "delta" else "not negative"
-                raise ValueError(f"{name} must be a finite number that is {least}; got {value!r}.")
-        if self.separation > 0 and self.loss != "interpolate":
-            raise ValueError(
-                f"separation={self.separation!r} is for loss='interpolate'; got loss={self.loss!r}. Leave it at 0."
-            )
-        if callable(self.loss) or self.penalty is not None:
-            return self._custom(composition)
-        if self.loss == "squared":
-            return squared_loss(self.fit_intercept)
-        if self.loss == "interpolate":
-            return interpolation_loss(self.fit_intercept, self.separation)
-        options = {"epsilon": self.epsilon} if self.loss == "epsilon_insensitive" else {"delta": self.delta}
-        return convex_loss(self.loss, self.fit_intercept, **options)
-
-    def _custom(self, composition: Composition) -> Loss:
-        function = self.loss if callable(self.loss) else mean_squared_error
-        if not callable(self.loss) and self.loss != "squared":
-            raise ValueError(
-                f"penalty= is for loss='squared' or a loss of your own; loss={self.loss!r} is penalised by alpha·‖f‖²."
-            )
-        if self.penalty is None:
-            return custom_loss(function, self.fit_intercept, None)
-        if not callable(self.penalty):
-            raise ValueError(f"penalty must be None or a function of the squared norm; got {self.penalty!r}.")
-        alpha, penalty = composition.alpha, self.penalty
-        if isinstance(alpha, str):
-            raise ValueError("alpha='auto' cannot be learned together with a penalty of your own; give a number.")
-        return custom_loss(function, self.fit_intercept, lambda squared_norm: alpha * penalty(squared_norm))
 
     def predict(self, X: Data, return_std: bool = False) -> Any:
         """Predict targets.
@@ -999,7 +766,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         return all(isinstance(s, FittedSystem) or (isinstance(s, DeepSpread) and s.refits is None) for s in systems)
 
     # -- why ----------------------------------------------------------------------------------------------------------
-    def _system_inputs(self, X: Data) -> Any:
+    def _system_inputs(self, X: Data) -> Data:
         return X if isinstance(self.function_, Stacked) else self.function_.images(X)[-1]
 
     def _deviations(self, X: Data) -> np.ndarray | None:
@@ -1058,22 +825,3 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         """The learned kernel K_1(f_2 ∘ … ∘ f_L(x), f_2 ∘ … ∘ f_L(y)): a kernel like any other."""
         check_is_fitted(self)
         return self.function_.kernel_of_data()
-
-
-def left_out_error(function: Composed | Stacked) -> float | None:
-    """The mean squared leave-one-out error of an interpolant, inner layers fixed: residuals are c_i / [K⁻¹]_ii.
-
-    None where the outer kernel is not a scalar one.
-    """
-    outer = function.outer_expansion().loaded if isinstance(function, Composed) else None
-    if outer is None or not isinstance(outer.kernel, Decomposable) or outer.kernel.operator is not None:
-        return None
-    with torch.no_grad(), silent_repairs():
-        gram, _ = repaired_gram(outer.kernel.kernel, outer.anchors)
-        diagonal = factorize(gram, name="The Gram matrix of an interpolant").inverse_diagonal()
-    return float((outer.coefficients / diagonal[:, None]).square().sum(1).mean())
-
-
-def mean_squared_error(F: Tensor, Y: Tensor, weights: Tensor | float = 1.0) -> Tensor:
-    """1/n Σ w_i‖y_i − f_i‖² with weights (n, 1) of mean one."""
-    return (weights * (F - Y) ** 2).sum() / len(Y)

@@ -14,29 +14,23 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from representer.approximation import Approximation
-from representer.estimators.base import KernelLearner, fitting
+from representer.approximation import Approximation, needed_features
+from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting
+from representer.estimators.base import predict_set as class_sets_of
 from representer.estimators.validation import (
     Check,
     check_alpha,
-    check_classes,
-    check_groups,
     check_inputs,
     check_weights,
     encode,
-    in_memory,
-    one_hot,
-    one_hot_on_dask,
     only_one_alpha,
     seed_of,
-    stack_of,
     takes_batches,
     warn_unconverged,
 )
 from representer.functions import Expansion, FeatureFunction, Stacked
-from representer.inspection.intervals import class_sets
 from representer.inspection.suspects import class_misfits
-from representer.kernels import Gaussian, Kernel, Stack, as_kernel, is_bounded
+from representer.kernels import Gaussian, Kernel, Stack, as_kernel, is_bounded, stack_of
 from representer.operators import Representation, original, replicates
 from representer.optimize import Choice, HistoryEntry, keep_going
 from representer.preimage.probabilities import (
@@ -56,10 +50,14 @@ from representer.samples import (
     OnDask,
     Samples,
     SparseRows,
-    TrainingSamples,
     as_scipy,
+    check_classes,
+    check_groups,
     groups_with_replicates,
+    in_memory,
     is_dask,
+    one_hot,
+    one_hot_on_dask,
     plain,
 )
 from representer.systems import FittedSystem, StackedSystem
@@ -241,15 +239,15 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
 
     def __init__(
         self,
-        kernel: Any = "auto",
+        kernel: KernelLike = "auto",
         criterion: str | None = "loo",
-        alpha: Any = "auto",
+        alpha: float | str = "auto",
         *,
         complexity_weight: Any = "auto",
         shrinkage: float = 1.0,
         fit_intercept: bool = True,
         calibration: str | None = "loo",
-        class_weight: Any = None,
+        class_weight: dict[Any, float] | str | None = None,
         batch_size: Any = "auto",
         validation_fraction: float = 0.25,
         approximation: Approximation | None = None,
@@ -262,7 +260,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         max_time: float | str | None = None,
         tol: float = 1e-5,
         clip: float = 1e-15,
-        random_state: Any = None,
+        random_state: RandomState = None,
         verbose: int = 0,
         device: str | None = None,
         dtype: str = "float64",
@@ -294,7 +292,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
 
     # -- fitting ------------------------------------------------------------------------------------------------------
     @fitting
-    def fit(self, X: Data, y: Data, sample_weight: Any = None, groups: Any = None) -> Self:
+    def fit(self, X: Data, y: Data, sample_weight: Data = None, groups: Data = None) -> Self:
         """Fit the model.
 
         Parameters
@@ -323,14 +321,9 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
             how = self._sparse_representation(inputs)
         self._keep(self._solved(samples, kernel, how, inputs, self._iteration_callback()))
         self._n_samples = samples.n
-        self._training_samples = None
-        if isinstance(samples, InMemory):
-            block, pairwise = samples.samples, kernel.domain == "gram"
-            labels = self.classes_[plain(block.Y).argmax(1)]
-            numbers = None if block.groups is None else plain(block.groups)
-            weights = None if block.weights is None else plain(block.weights)
-            own = self.system_.samples.X if self.system_.samples is not None else plain(inputs, copy=True)
-            self._training_samples = TrainingSamples.of(own, labels, weights, numbers, pairwise=pairwise)
+        held, pairwise = self.system_.samples, kernel.domain == "gram"
+        own = plain(inputs, copy=True) if held is None else held.X
+        self._training_samples = samples.recalled(own, lambda Y: self.classes_[Y.argmax(1)], pairwise=pairwise)
         weighted = sample_weight is not None or self.class_weight is not None
         self._dependence = "weights" if weighted else "groups" if groups is not None else None
         self.__dict__.pop("n_samples_seen_", None)
@@ -338,7 +331,9 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
 
     @available_if(takes_batches)
     @fitting
-    def partial_fit(self, X: Data, y: Data, classes: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
+    def partial_fit(
+        self, X: Data, y: Data, classes: Data = None, sample_weight: Data = None, groups: Data = None
+    ) -> Self:
         """Fit to more samples: with ``approximation=``, and the same as one fit to all of them.
 
         The first batch decides what the data decide, and what is learned. So where all of that is given (numbers in
@@ -444,7 +439,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
 
     def _stated_kernel(self, X: Data) -> Kernel | Stack:
         """A copy of the kernel, or of those that are stacked, with plain numbers, which no later change reaches."""
-        stack = stack_of(self.kernel, X, self.approximation)
+        stack = stack_of(self.kernel, X, needed_features(self.approximation))
         if stack is not None:
             if self.start:
                 raise ValueError(f"start={self.start!r} is where the search of one kernel starts; a stack has several.")
@@ -458,7 +453,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         return self._representation(sparse=isinstance(X, SparseRows))
 
     def _samples_in_memory(
-        self, kernel: Kernel | Stack, X: Data, y: Data, sample_weight: Any, groups: Any
+        self, kernel: Kernel | Stack, X: Data, y: Data, sample_weight: Data, groups: Data
     ) -> tuple[Data, InMemory]:
         X = check_inputs(self, X, kernel, reset=True)
         self.classes_, labels = encode(X, y)
@@ -469,14 +464,14 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         numbers = groups_with_replicates(check_groups(groups, len(labels)), replicates(kernel, inputs))
         return X, InMemory(_weighted(Block(inputs, Y), weights, numbers, how))
 
-    def _samples_on_dask(self, kernel: Kernel | Stack, X: Data, y: Data, sample_weight: Any, groups: Any) -> OnDask:
+    def _samples_on_dask(self, kernel: Kernel | Stack, X: Data, y: Data, sample_weight: Data, groups: Data) -> OnDask:
         self.classes_, indicators = one_hot_on_dask(y)
         if self.class_weight is not None:
             sample_weight = self._weights_on_dask(indicators, sample_weight)
         samples = self._dask_samples(kernel, X, indicators, sample_weight, groups)
         return samples
 
-    def _weights(self, X: Data, labels: np.ndarray, sample_weight: Any) -> np.ndarray | None:
+    def _weights(self, X: Data, labels: np.ndarray, sample_weight: Data) -> np.ndarray | None:
         """The weights of samples times those of their classes; None where all are equal."""
         weights = check_weights(sample_weight, X)
         if self.class_weight is None:
@@ -490,7 +485,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         found = dict(zip(present.tolist(), of_present.tolist(), strict=True))
         return np.array([found.get(label, 1.0) for label in self.classes_.tolist()])
 
-    def _weights_on_dask(self, indicators: Any, sample_weight: Any) -> Any:
+    def _weights_on_dask(self, indicators: Data, sample_weight: Data) -> Any:
         """The weights of samples times those of their classes, lazily; the totals of classes take one pass."""
         given = 1.0 if sample_weight is None else sample_weight
         if hasattr(given, "to_dask_array"):
@@ -500,7 +495,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         of_classes = self._class_weights(self.classes_, totals)
         return (indicators * of_classes).sum(1) * given
 
-    def _batch_labels(self, X: Data, y: Data, classes: Any) -> np.ndarray:
+    def _batch_labels(self, X: Data, y: Data, classes: Data) -> np.ndarray:
         """The positions of a batch's labels among the classes, which the first batch gives to the learner."""
         if not hasattr(self, "n_samples_seen_"):
             classes = getattr(self, "classes_", None) if classes is None else classes  # those of a fit before
@@ -652,31 +647,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         probabilities = self.calibration_(estimates)
         return probabilities if self.far_field_ is None else self.far_field_(probabilities, inputs)
 
-    def predict_set(self, X: Data, coverage: float = 0.9) -> np.ndarray:
-        """Which classes cannot be excluded, with a guarantee: CV+ (Romano, Sesia and Candès, 2020).
-
-        The classes are ranked by the probabilities of five fits without a fold each, which repeat the search, and which
-        the first call makes; groups, equal inputs included, are left out together. The most probable class is always
-        in the set.
-
-        Proven, for exchangeable samples (or groups): sets contain the class of a new sample with a probability of at
-        least 1 − 2a − √(2/n), where a = 1 − ``coverage``. Made data agree; tables were not measured.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features), or a sequence of what the kernel takes
-            Inputs; with a precomputed kernel, k(X, X_train).
-        coverage : float, default=0.9
-            The share of new samples whose class shall be in its set.
-
-        Returns
-        -------
-        sets : ndarray of bool of shape (n_samples, n_classes)
-            In the order of ``classes_``; all classes, with a warning, where there are too few samples for the coverage.
-        """
-        self._check_question(X, coverage)
-        inputs = self._new_inputs(X, self.kernel_)
-        return class_sets(self._fold_fits(), inputs, coverage, self.classes_)
+    predict_set = class_sets_of
 
     def entropy(self, X: Data, kind: str | None = None) -> np.ndarray:
         """How uncertain the class of each input is, in nats.
@@ -781,13 +752,13 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         return np.zeros(len(self.classes_), np.dtype(self.dtype)) if b is None else b
 
     @property
-    def X_fit_(self) -> Any:  # noqa: N802
+    def X_fit_(self) -> Data:  # noqa: N802
         """The training inputs, or None after ``partial_fit`` or a fit on Dask."""
         check_is_fitted(self)
         return None if self.system_.samples is None else as_scipy(self.system_.samples.X)
 
     @property
-    def landmarks_(self) -> Any:
+    def landmarks_(self) -> Data:
         """The landmarks of an approximation, or None where it has none."""
         check_is_fitted(self)
         return None if self.system_.features is None else self.system_.features.landmarks

@@ -9,39 +9,26 @@ import numpy as np
 import torch
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_array
-from sklearn.utils._missing import is_pandas_na
+from sklearn.utils import Tags, check_array
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from representer import preimage
 from representer.approximation import Nystroem
-from representer.estimators.base import KernelLearner, fitting
+from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting
 from representer.estimators.deep_regressor import (
     DEEP_ARGUMENTS,
     DeepKernelRegressor,
     FoldRule,
-    as_layer,
-    checked_layer,
+    dask_samples,
     deep_attributes,
     last_solution,
-    samples_in_memory,
-    samples_on_dask,
-    settings_of,
 )
-from representer.estimators.validation import (
-    POSITIVE_OR_AUTO,
-    Check,
-    as_operator_kernel,
-    check_inputs,
-    one_kernel,
-    seed_of,
-    single_kernel,
-)
+from representer.estimators.validation import POSITIVE_OR_AUTO, Check, check_inputs, seed_of
 from representer.functions import Composed, CompositionNetwork, Expansion, Layer
-from representer.kernels import Kernel, as_kernel
+from representer.kernels import Kernel, as_kernel, one_kernel, single_kernel
 from representer.notices import warn
-from representer.operators import OperatorKernel, takes_sparse
+from representer.operators import OperatorKernel, as_operator_kernel, takes_sparse
 from representer.problems.autoencoder import (
     AutoencoderModel,
     AutoencoderProblem,
@@ -55,7 +42,8 @@ from representer.problems.autoencoder import (
     explained,
 )
 from representer.problems.composition import Composition, squared_loss
-from representer.samples import Data, Samples, SparseRows, as_rows, is_dask, plain
+from representer.problems.machines import as_layer, checked_layer
+from representer.samples import Data, Samples, SparseRows, is_dask, label_columns, plain
 from representer.values import COUNT, NONE, NOT_NEGATIVE, instance_of, is_count, is_real, one_of
 
 # Landmarks of a fit in batches that has not been given any.
@@ -233,12 +221,12 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
     def __init__(
         self,
         n_components: Any = 2,
-        kernel: Any = "auto",
-        decoder_kernel: Any = "auto",
+        kernel: KernelLike = "auto",
+        decoder_kernel: KernelLike = "auto",
         *,
         target: Any = "auto",
-        alpha: Any = "auto",
-        encoder_alpha: Any = "auto",
+        alpha: float | str = "auto",
+        encoder_alpha: float | str = "auto",
         fit_intercept: bool = True,
         supervision: float = 0.0,
         preimage: str = "auto",
@@ -252,7 +240,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         max_iter: int = 200,
         max_time: float | str | None = None,
         tol: float = 1e-5,
-        random_state: Any = None,
+        random_state: RandomState = None,
         verbose: int = 0,
         device: str | None = None,
         dtype: str = "float64",
@@ -288,7 +276,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         """The kernel that a short name means here."""
         return as_kernel(self._one_kernel(name))
 
-    def _one_kernel(self, kernel: Any) -> Any:
+    def _one_kernel(self, kernel: object) -> Any:
         """The kernel that ``"auto"`` is here: widths are learned where penalties are."""
         learned = isinstance(self.alpha, str) or isinstance(self.encoder_alpha, str)
         return one_kernel(kernel, "auto" if learned else "median")
@@ -347,7 +335,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
 
     # -- fitting ------------------------------------------------------------------------------------------------------
     @fitting
-    def fit(self, X: Data, y: Data = None, sample_weight: Any = None, groups: Any = None) -> Self:
+    def fit(self, X: Data, y: Data = None, sample_weight: Data = None, groups: Data = None) -> Self:
         """Fit encoder and decoder.
 
         Parameters
@@ -370,7 +358,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         first = self._first_kernel(X)
         samples, inputs = self._samples(first, X, sample_weight, groups)
         problem = self._problem(first, samples, inputs, y)
-        solution = problem.solve(problem.choose(settings_of(self, problem.seed)))
+        solution = problem.solve(problem.choose(self._search_settings(problem.seed, self.criterion)))
         if solution.collapsed:
             warn(
                 "The codes have collapsed to a constant, also from other starts: encoder_alpha outweighs what codes "
@@ -382,14 +370,14 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         self.X_fit_ = plain(problem.seen.inputs, copy=True)
         return self
 
-    def _samples(self, kernel: OperatorKernel, X: Data, sample_weight: Any, groups: Any) -> tuple[Samples, Data]:
+    def _samples(self, kernel: OperatorKernel, X: Data, sample_weight: Data, groups: Data) -> tuple[Samples, Data]:
         """The checked samples, which are their own targets, and their inputs as they are stored if in memory."""
         if is_dask(X):
-            return samples_on_dask(self, kernel, X, X, sample_weight, groups), None
+            return dask_samples(self, kernel, X, X, sample_weight, groups), None
         X, weights, groups = self._checked_inputs(kernel, X, sample_weight, groups)
         vectors = isinstance(X, np.ndarray) and kernel.domain == "vectors"
         numbers = X if vectors else np.zeros((len(X), 0))  # only decoders into vectors are fitted by sums
-        return samples_in_memory(self, kernel, X, numbers, weights, groups), X
+        return self._memory_samples(kernel, X, numbers, weights, groups), X
 
     def _problem(self, first: OperatorKernel, samples: Samples, inputs: Data, y: Data) -> AutoencoderProblem:
         """The problem that the arguments describe."""
@@ -427,7 +415,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
             raise ValueError(f"Found {n} sample (n_samples = {n}): an autoencoder needs at least 2.")
         return problem
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         if isinstance(self.kernel, str):
             tags.input_tags.allow_nan = False  # "auto" is a kernel of vectors here
@@ -467,13 +455,13 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         """The target space of tensors."""
         return self.space_ if isinstance(self.space_, FeatureSpace) else self.space_.loaded
 
-    def _inputs(self, X: Data) -> Any:
+    def _inputs(self, X: Data) -> Data:
         """Checked inputs of a fitted autoencoder, prepared."""
         check_is_fitted(self)
         return self.function_.inputs(self._new_inputs(X, self.function_.kernel))
 
     def _network(self) -> torch.nn.Module:
-        """The encoder."""
+        """The network of the encoder, from data to codes."""
         return CompositionNetwork([f.loaded for f in self.function_.inner[: self.code_layer_ + 1]]).cpu()
 
     def _codes(self, X: Data) -> Tensor:
@@ -498,7 +486,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         """‖φ(x) − f(x)‖², up to rounding, which may make it negative."""
         return self._space.squared_distances(X, self._decode(self._codes(X)), norms)
 
-    def _squared_norms(self, X: Data, diagonal: Any, *, strict: bool = True) -> Tensor:
+    def _squared_norms(self, X: Data, diagonal: object, *, strict: bool = True) -> Tensor:
         """k(x, x), or ‖x‖²; of Gram rows as far as it is known, or with ``strict=False`` that of the average sample."""
         domain = self.function_.kernel.domain
         if diagonal is not None:
@@ -526,7 +514,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         return X.new_full((len(X),), known)
 
     # -- pre-images ---------------------------------------------------------------------------------------------------
-    def _preimage(self, values: Tensor, candidates: Data, diagonal: Any) -> Any:
+    def _preimage(self, values: Tensor, candidates: Data, diagonal: object) -> Data:
         """Objects for elements of the RKHS."""
         space = self._space
         assert isinstance(space, KernelSpace)
@@ -579,7 +567,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
             return self._lazily("transform", X, self._n_features_out)
         return plain(self._codes(self._inputs(X)))
 
-    def inverse_transform(self, Z: Data, candidates: Data = None, diagonal: Any = None) -> Any:
+    def inverse_transform(self, Z: Data, candidates: Data = None, diagonal: object = None) -> Data:
         """Decode codes.
 
         Parameters
@@ -608,7 +596,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
             return plain(values)
         return self._preimage(values, candidates, diagonal)
 
-    def reconstruct(self, X: Data, candidates: Data = None, diagonal: Any = None) -> Any:
+    def reconstruct(self, X: Data, candidates: Data = None, diagonal: object = None) -> Data:
         """Encode and decode data: ``inverse_transform(transform(X))``.
 
         Parameters
@@ -631,7 +619,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         return self.inverse_transform(plain(self._codes(self._inputs(X))), candidates, diagonal)
 
     # -- how well -----------------------------------------------------------------------------------------------------
-    def reconstruction_error(self, X: Data, diagonal: Any = None) -> np.ndarray:
+    def reconstruction_error(self, X: Data, diagonal: object = None) -> np.ndarray:
         """Distortion of each sample, ‖x − f(x)‖² in the target space (appendix B.7 of the paper).
 
         Parameters
@@ -714,55 +702,3 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
 
     deep_kernel_ = DeepKernelRegressor.deep_kernel_
     to_torch = DeepKernelRegressor.to_torch
-
-
-# -- labels as further targets ----------------------------------------------------------------------------------------
-def label_columns(y: Data, rows: np.ndarray) -> np.ndarray:
-    """Columns for the labels of some samples, NaN where one is missing: numbers (floats) as they are, classes (anything
-    else) as one column each."""
-    if y is None:
-        raise ValueError("supervision is positive, but fit got no y. Pass labels, or set supervision=0.")
-    y, n = np.asarray(plain(rows_of(y, rows))), len(rows)
-    if y.ndim not in (1, 2) or len(y) != n:
-        raise ValueError(f"y must have shape ({n},) or ({n}, n_outputs), one row a sample; got {y.shape}.")
-    if y.dtype.kind not in "fiubUSO":
-        raise ValueError(f"y must hold numbers or class labels; got entries of type {y.dtype}.")
-    return np.concatenate([_columns(column) for column in y.reshape(n, -1).T], axis=1)
-
-
-def rows_of(y: Data, rows: np.ndarray) -> Any:
-    """The labels of some samples, which may be all; what does not fit is left to be complained about."""
-    if y is None:
-        return y
-    if is_dask(y):
-        return np.asarray(as_rows(y, "y")[rows].compute())
-    labels = np.asarray(plain(y))
-    return labels[rows] if labels.ndim and len(labels) > max(len(rows), rows[-1]) else y
-
-
-def _columns(column: np.ndarray) -> np.ndarray:
-    """One output of y: numbers as they are, classes one-hot; NaN where it is missing."""
-    missing = np.array([_is_missing(entry) for entry in column])
-    if missing.all():
-        raise ValueError("Every label in y is missing (NaN or None): there is nothing for codes to serve.")
-    known = column[~missing]
-    if known.dtype == object and all(isinstance(entry, float) for entry in known):
-        known = known.astype(float)
-    if known.dtype.kind == "f":
-        if np.isinf(known).any():
-            raise ValueError("Input y contains infinity.")
-        values = known[:, None].astype(float)
-    else:
-        try:
-            values = (known[:, None] == np.unique(known)).astype(float)
-        except TypeError as error:
-            raise ValueError(f"The class labels in y must be of one type ({error}).") from error
-    filled = np.full((len(column), values.shape[1]), np.nan)
-    filled[~missing] = values
-    return filled
-
-
-def _is_missing(entry: Any) -> bool:
-    if entry is None or is_pandas_na(entry):
-        return True
-    return isinstance(entry, float | np.floating) and bool(np.isnan(entry))

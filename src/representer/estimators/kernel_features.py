@@ -7,13 +7,14 @@ from typing import Any, Self
 import numpy as np
 import torch
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from representer.approximation import Approximation, Nystroem, RandomFeatures, TensorSketch, approximation_error
-from representer.estimators.base import KernelLearner, fitting
-from representer.estimators.validation import DTYPES, check_inputs, one_kernel, seed_of, single_kernel
+from representer.approximation import Approximation, Nystroem, approximation_error
+from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting
+from representer.estimators.validation import DTYPES, check_inputs, seed_of
 from representer.functions import FeatureFunction, FeatureNetwork, StoredFeatures
-from representer.kernels import Kernel, as_kernel
+from representer.kernels import Kernel, as_kernel, one_kernel, single_kernel
 from representer.operators import Adapted, Representation, original, takes_sparse
 from representer.samples import Block, Data, InMemory, OnDask, Samples, SparseRows, count, is_dask, plain
 from representer.samples import rows as limits
@@ -76,10 +77,10 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLe
 
     def __init__(
         self,
-        kernel: Any = "auto",
+        kernel: KernelLike = "auto",
         approximation: Approximation | None = None,
         *,
-        random_state: Any = None,
+        random_state: RandomState = None,
         device: str | None = None,
         dtype: str = "float64",
     ):
@@ -96,9 +97,9 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLe
     @property
     def _any_kernel(self) -> bool:
         """Does the approximation take any kernel? What is suggested for sparse rows and gaps has no other features."""
-        return not isinstance(self.approximation, RandomFeatures | TensorSketch)
+        return getattr(self.approximation, "any_kernel", True)
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = False  # a Gram matrix has no approximation
         if isinstance(self.kernel, str):
@@ -164,13 +165,13 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLe
         return vars(self).get("speaker", self)
 
     @property
-    def landmarks_(self) -> Any:
+    def landmarks_(self) -> Data:
         """The landmarks, or None where the approximation has none."""
         check_is_fitted(self)
         return self.features_.landmarks
 
     def _network(self) -> torch.nn.Module:
-        """The features."""
+        """The network of the feature map."""
         return FeatureNetwork(self.features_.map)
 
     def _supported_function(self) -> FeatureFunction:
@@ -198,7 +199,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLe
             return plain(self.features_.map(self.features_.inputs(X)))
 
 
-def _copy_columns(one: Any, other: Any) -> None:
+def _copy_columns(one: object, other: object) -> None:
     """What one transformer knows of the columns of X, another one knows, too."""
     if one is not other:
         names = ("n_features_in_", "feature_names_in_")

@@ -7,29 +7,21 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from representer.approximation import Approximation, Falkon
-from representer.estimators.base import KernelLearner, fitting
+from representer.approximation import Approximation, Falkon, needed_features
+from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting
 from representer.estimators.validation import (
     DTYPES,
     Check,
-    as_operator_kernel,
     check_alpha,
-    check_left_out,
-    check_noise,
     check_targets,
-    in_memory,
-    is_flat,
-    noise_weights,
-    require_targets,
     score_of_known,
     seed_of,
-    stack_of,
     takes_batches,
-    target_unit,
     warn_unconverged,
 )
 from representer.functions import Composed, Expansion, FeatureFunction, Stacked
@@ -41,8 +33,16 @@ from representer.inspection.intervals import (
     with_deviation,
 )
 from representer.inspection.suspects import left_out_misfits
-from representer.kernels import Stack
-from representer.operators import Decomposable, Operator, OperatorKernel, Representation, original, replicates
+from representer.kernels import Stack, stack_of
+from representer.operators import (
+    Decomposable,
+    Operator,
+    OperatorKernel,
+    Representation,
+    as_operator_kernel,
+    original,
+    replicates,
+)
 from representer.optimize import SearchSettings
 from representer.problems.ridge import RidgeModel, RidgeProblem, RidgeSolution
 from representer.problems.stack import (
@@ -62,13 +62,19 @@ from representer.samples import (
     SparseRows,
     TrainingSamples,
     as_scipy,
+    check_left_out,
+    check_noise,
     groups_with_replicates,
+    in_memory,
     is_dask,
+    is_flat,
     largest_target,
+    noise_weights,
     plain,
+    require_targets,
+    target_unit,
 )
 from representer.systems import Criterion, FittedSystem, StackedSystem
-from representer.systems.ridge import FalkonSystem
 from representer.values import instance_of, one_of
 
 
@@ -215,9 +221,9 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
 
     def __init__(
         self,
-        kernel: Any = "auto",
+        kernel: KernelLike = "auto",
         operator: Operator | Literal["learn"] | None = None,
-        alpha: Any = "auto",
+        alpha: ArrayLike = "auto",
         *,
         criterion: Criterion = "loo",
         fit_intercept: bool = True,
@@ -228,7 +234,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         max_time: float | str | None = None,
         tol: float = 1e-5,
         n_restarts: int = 1,
-        random_state: Any = None,
+        random_state: RandomState = None,
         verbose: int = 0,
         device: str | None = None,
         dtype: str = "float64",
@@ -252,7 +258,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
 
     # -- fitting ------------------------------------------------------------------------------------------------------
     @fitting
-    def fit(self, X: Data, y: Data, sample_weight: Any = None, groups: Any = None, noise: Any = None) -> Self:
+    def fit(self, X: Data, y: Data, sample_weight: Data = None, groups: Data = None, noise: Data = None) -> Self:
         """Fit the model.
 
         Parameters
@@ -297,7 +303,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
 
     @available_if(_takes_batches)
     @fitting
-    def partial_fit(self, X: Data, y: Data, sample_weight: Any = None, groups: Any = None) -> Self:
+    def partial_fit(self, X: Data, y: Data, sample_weight: Data = None, groups: Data = None) -> Self:
         """Fit to more samples: with ``approximation=``, and the same as one fit to all of them.
 
         The first batch (also after ``fit``, which is forgotten) decides what the data decide: words in the kernel,
@@ -343,7 +349,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         self.n_samples_seen_ = self.system_.n
         return self
 
-    def _refuse_groups(self, groups: Any) -> None:
+    def _refuse_groups(self, groups: Data) -> None:
         """Refuse groups where the criterion does not leave them out."""
         if groups is not None and self.criterion == "gcv":
             raise ValueError(
@@ -352,7 +358,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
 
     def _stated_kernel(self, X: Data) -> OperatorKernel | Stack:
         """The kernel, or the kernels that are stacked, with the output operator."""
-        stack = stack_of(self.kernel, X, self.approximation)
+        stack = stack_of(self.kernel, X, needed_features(self.approximation))
         if stack is None:
             return as_operator_kernel(self.kernel, self.operator)
         return Stack([as_operator_kernel(k, self.operator) for k in stack.kernels], stack.weights, stack.alphas)
@@ -380,7 +386,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         options = (self.criterion, self.max_iter, self.tol, self.n_restarts, self._seed, self.verbose)
         return SearchSettings(*options, self._iteration_callback(), self._deadline)
 
-    def _on_dask(self, kernel: OperatorKernel | Stack, X: Data, y: Data, sample_weight: Any, groups: Any) -> OnDask:
+    def _on_dask(self, kernel: OperatorKernel | Stack, X: Data, y: Data, sample_weight: Data, groups: Data) -> OnDask:
         """Samples in Dask collections, and what is known of them without a look."""
         require_targets(y)
         samples = self._dask_samples(kernel, X, y, sample_weight, groups)
@@ -389,7 +395,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         return samples if self._unit == 1.0 else self._dask_samples(kernel, X, y / self._unit, sample_weight, groups)
 
     def _in_memory(
-        self, kernel: OperatorKernel | Stack, X: Data, y: Data, sample_weight: Any, groups: Any, *, reset: bool
+        self, kernel: OperatorKernel | Stack, X: Data, y: Data, sample_weight: Data, groups: Data, *, reset: bool
     ) -> tuple[Any, InMemory]:
         """Checked inputs, and the samples."""
         X, weights, numbers = self._checked_inputs(kernel, X, sample_weight, groups, reset=reset)
@@ -417,7 +423,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         members = None if numbers is None else torch.from_numpy(numbers)
         return X, InMemory(Block(inputs, how.tensor(targets), w, members))
 
-    def _with_noise(self, samples: InMemory, noise: Any) -> InMemory:
+    def _with_noise(self, samples: InMemory, noise: Data) -> InMemory:
         """The samples with weights in inverse proportion to the variance of their noise; the median has weight one."""
         block = samples.samples
         known = self._noise = check_noise(noise, plain(block.Y))
@@ -489,7 +495,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         """A squared error in the units of y, of one in the units in which the system counts."""
         return None if value is None else value * self._unit * self._unit
 
-    def _shaped(self, values: Any) -> np.ndarray:
+    def _shaped(self, values: Data) -> np.ndarray:
         values = plain(values)
         return values[..., 0] if self._flat else values
 
@@ -532,13 +538,13 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         return self._shaped(np.zeros(self._width, self._precision) if b is None else b)
 
     @property
-    def X_fit_(self) -> Any:  # noqa: N802
+    def X_fit_(self) -> Data:  # noqa: N802
         """The training inputs, or None after ``partial_fit`` or a fit on Dask."""
         check_is_fitted(self)
         return None if self.system_.samples is None else as_scipy(self.system_.samples.X)
 
     @property
-    def landmarks_(self) -> Any:
+    def landmarks_(self) -> Data:
         """The anchors of an approximate fit, if it has some."""
         check_is_fitted(self)
         return None if self.system_.features is None else self.system_.features.landmarks
@@ -551,7 +557,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
             raise ValueError("loo_predict_ needs the training samples, and a fit by batches or on Dask keeps none.")
         return self._shaped(self._unit * plain(self.system_.left_out()).astype(np.float64))
 
-    def score(self, X: Data, y: Data, sample_weight: Any = None) -> float:
+    def score(self, X: Data, y: Data, sample_weight: Data = None) -> float:
         """R², the share of the variance that predictions explain: the mean over the outputs.
 
         Parameters
@@ -615,7 +621,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
 
     def _left_out_answers(self) -> tuple[np.ndarray, np.ndarray] | None:
         samples = self.system_.samples
-        if samples is None or isinstance(self.system_, FalkonSystem):
+        if samples is None or not self.system_.leaves_out:
             return None
         return self._shaped(self._unit * plain(samples.Y).astype(np.float64)), self.loo_predict_
 

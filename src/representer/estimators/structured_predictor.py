@@ -9,17 +9,19 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
+from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from representer.approximation import input_output_pair
+from representer.approximation import input_output_pair, needed_features
 from representer.estimators import validation
-from representer.estimators.base import KernelLearner, fitting
+from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting
 from representer.functions import Embedding, EmbeddingFunction, Expansion, FeatureFunction, function_network
 from representer.functions.embedding import squared_distances
 from representer.inspection.explanation import Explanation
 from representer.inspection.intervals import fold_sets
-from representer.kernels import Kernel, as_kernel, is_several
+from representer.kernels import Kernel, as_kernel, is_several, kernels_of
 from representer.operators import (
     ConditionalCovariance,
     Operator,
@@ -38,9 +40,18 @@ from representer.samples import (
     OnDask,
     SparseRows,
     TrainingSamples,
+    as_collection,
+    check_groups,
+    check_left_out,
+    check_lengths,
+    check_numbers,
     count,
     groups_with_replicates,
+    in_memory,
+    integer_type,
     is_dask,
+    is_flat,
+    labelled_outputs,
     plain,
     rows,
     take,
@@ -190,10 +201,10 @@ class StructuredPredictor(KernelLearner):
 
     def __init__(
         self,
-        kernel: Any = "auto",
-        output_kernel: Any = "rbf",
+        kernel: KernelLike = "auto",
+        output_kernel: KernelLike = "rbf",
         operator: Any = None,
-        alpha: Any = "auto",
+        alpha: ArrayLike = "auto",
         *,
         n_components: Any = "auto",
         fit_intercept: bool = False,
@@ -207,7 +218,7 @@ class StructuredPredictor(KernelLearner):
         max_time: float | str | None = None,
         tol: float = 1e-5,
         n_restarts: int = 1,
-        random_state: Any = None,
+        random_state: RandomState = None,
         verbose: int = 0,
         device: str | None = None,
         dtype: str = "float64",
@@ -233,12 +244,12 @@ class StructuredPredictor(KernelLearner):
         self.device = device
         self.dtype = dtype
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         return tags
 
-    def set_params(self, **params: Any) -> Any:
+    def set_params(self, **params: Any) -> Self:
         """Set parameters, ``decoder__max_iter`` also where the decoder is given by its name."""
         if any(name.startswith("decoder__") for name in params):
             decoder = params.get("decoder", self.decoder)
@@ -297,7 +308,7 @@ class StructuredPredictor(KernelLearner):
         problem, pairs = problems[0], problems[0].pairs
         self._resolved_decoder(problem.model.output_kernel, pairs.outputs)  # refuses it before anything is computed
         if problem.chooses:
-            validation.check_left_out(len(pairs), pairs.known(pairs.groups))
+            check_left_out(len(pairs), pairs.known(pairs.groups))
         options = ("loo", self.max_iter, self.tol, self.n_restarts, seed, int(self.verbose))
         settings = SearchSettings(*options, callback, self._deadline)
         problem, choice = least_error(problems, settings)
@@ -307,7 +318,7 @@ class StructuredPredictor(KernelLearner):
     def _kernels(self, X: Data) -> list[Kernel]:
         """The input kernels of which the best one by leave-one-out is taken: those of the data's kind, or one."""
         if isinstance(self.kernel, str) and is_several(self.kernel):
-            return validation.kernels_of(self.kernel, X, self.approximation)
+            return kernels_of(self.kernel, X, needed_features(self.approximation))
         return [as_kernel(self.kernel).__sklearn_clone__().numbers()]
 
     def _keep(self, choice: Choice, function: EmbeddingFunction, system: StructuredSystem) -> None:
@@ -368,7 +379,7 @@ class StructuredPredictor(KernelLearner):
         def splits(pairs: Pairs) -> list[tuple[np.ndarray, np.ndarray]]:
             known = pairs.known(pairs.groups)
             groups = None if known is None else np.unique(plain(known), return_inverse=True)[1]
-            folds = validation.Folds(len(pairs), self.cv, seed, groups=groups)()
+            folds = validation.folds_of(len(pairs), self.cv, seed, groups=groups)()
             return [(train.numpy(), test.numpy()) for train, test in folds]
 
         loss = None if self.task_loss is None else self._task_loss
@@ -380,18 +391,18 @@ class StructuredPredictor(KernelLearner):
     ) -> tuple[Pairs, None]:
         """The samples in memory."""
         inputs = validation.check_inputs(self, X, kernel, reset=True)
-        y = validation.as_collection(y, output, "y must hold one output for each sample")
-        known, labelled = validation.labelled_outputs(output, y)
+        y = as_collection(y, output.domain, "y must hold one output for each sample")
+        known, labelled = labelled_outputs(output.domain, y)
         outputs, self._flat = validation.check_outputs(output, known, reset=True)
-        validation.check_lengths(count(inputs), len(outputs) if labelled is None else len(y))
+        check_lengths(count(inputs), len(outputs) if labelled is None else len(y))
         if labelled is not None and not isinstance(self._operator(), ConditionalCovariance):
             raise ValueError(
                 f"{len(y) - len(labelled)} inputs have no output. They take part in operator='conditional_covariance' "
                 f"only; leave them out for operator={self.operator!r}."
             )
-        self._kind = validation.integer_type(known) if output.domain == "vectors" else None
+        self._kind = integer_type(known) if output.domain == "vectors" else None
         weights = validation.check_weights(sample_weight, X)
-        numbers = validation.check_groups(groups, count(inputs))
+        numbers = check_groups(groups, count(inputs))
         how = self._representation(sparse=isinstance(inputs, SparseRows))
         numbers = groups_with_replicates(numbers, replicates(kernel, how.inputs(kernel, inputs)))
         return self._pairs(kernel, output, inputs, outputs, labelled, weights, numbers), None
@@ -416,7 +427,7 @@ class StructuredPredictor(KernelLearner):
         weights = None if source.weights is None else source.weights[index].compute()
         numbers = None if source.groups is None else source.groups[index]
         self._keep_columns(X)
-        self._flat, self._kind = validation.is_flat(y), validation.integer_type(Y)
+        self._flat, self._kind = is_flat(y), integer_type(Y)
         return self._pairs(kernel, output, inputs, outputs, None, weights, numbers), source
 
     def _pairs(self, kernel: Kernel, output: Kernel, inputs: Data, outputs: Data, *arrays: np.ndarray | None) -> Pairs:
@@ -458,7 +469,7 @@ class StructuredPredictor(KernelLearner):
         self : StructuredPredictor
             The fitted model.
         """
-        X, y = validation.in_memory(X), validation.in_memory(y)
+        X, y = in_memory(X), in_memory(y)
         if hasattr(self, "n_samples_seen_"):
             self._check()
             self._add_batch(X, y, sample_weight)
@@ -473,7 +484,7 @@ class StructuredPredictor(KernelLearner):
         """Add the sums of another batch, choose which samples to keep, and solve again."""
         kernel, output = self.kernel_, self.output_kernel_
         inputs = self._new_inputs(X, kernel)
-        if validation.labelled_outputs(output, y)[1] is not None:
+        if labelled_outputs(output.domain, y)[1] is not None:
             raise ValueError(NO_GAPS)
         outputs, flat = validation.check_outputs(output, y, reset=False)
         if len(inputs) != len(outputs) or flat != self._flat:
@@ -727,7 +738,7 @@ class StructuredPredictor(KernelLearner):
     def _new_outputs(self, Y: Data, name: str) -> Data:
         """Checked outputs; among vectors of one number each, numbers will do."""
         kernel = self.output_kernel_
-        Y = validation.as_collection(Y, kernel, f"{name} must be a collection of outputs")
+        Y = as_collection(Y, kernel.domain, f"{name} must be a collection of outputs")
         if hasattr(Y, "__len__") and len(Y) == 0:
             raise ValueError(f"{name} is empty; at least one output is needed.")
         outputs = validation.check_outputs(kernel, Y, reset=False)[0]
@@ -818,7 +829,7 @@ class StructuredPredictor(KernelLearner):
         if gram is None:
             one, two = self._new_outputs(Y, "Y"), self._new_outputs(Y_pred, "Y_pred")
         else:
-            one, two = (validation.check_numbers(outputs, len(gram)) for outputs in (Y, Y_pred))
+            one, two = (check_numbers(outputs, len(gram)) for outputs in (Y, Y_pred))
         if count(one) != count(two):
             raise ValueError(f"There must be one prediction for each output; got {count(two)} for {count(one)}.")
         return plain(squared_distances(self.output_kernel_, one, two)) if gram is None else gram_losses(gram, one, two)
@@ -840,7 +851,7 @@ class StructuredPredictor(KernelLearner):
             linear l it is scikit-learn's ``r2_score(..., multioutput="variance_weighted")`` of the undecoded vectors.
         """
         X, new = self._new_inputs(X, self.kernel_), self._new_outputs(y, "y")
-        validation.check_lengths(count(X), count(new))
+        check_lengths(count(X), count(new))
         if self.output_kernel_.domain == "gram":
             raise ValueError(
                 "score needs l(y, y') of new outputs, which a precomputed output kernel does not have. Use an output "

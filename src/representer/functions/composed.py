@@ -17,8 +17,7 @@ from representer.functions.base import Expansion, Function, Span
 from representer.functions.features import FeatureFunction
 from representer.kernels import Kernel, Pullback
 from representer.operators import Decomposable, OperatorKernel, Representation
-from representer.samples import Data, count, plain, take
-from representer.samples.rows import evenly_spaced
+from representer.samples import Data, count, evenly_spaced, plain, take
 from representer.values import same
 
 
@@ -153,7 +152,7 @@ class Composed(Function):
         """The constant b (p,), None for zero."""
         return self.outer.intercept
 
-    def inputs(self, X: Data) -> Any:
+    def inputs(self, X: Data) -> Data:
         """Checked inputs as the first kernel takes them."""
         first = self.first
         assert first.representation is not None
@@ -217,7 +216,7 @@ class Composed(Function):
         return torch.allclose(images, expected, rtol=1e-4, atol=1e-6 * float(expected.abs().max()))
 
     def in_units(self, unit: float) -> Composed:
-        """The function unit·f."""
+        """The function unit·f: only the outer function changes."""
         return replace(self, outer=self.outer.in_units(unit))
 
     @property
@@ -305,6 +304,14 @@ class Stacked(Function):
         """The kernel of the first member that sees the data."""
         first = self.functions[0]
         return Decomposable(first.features.kernel) if isinstance(first, FeatureFunction) else first.kernel
+
+    @property
+    def constant(self) -> np.ndarray:
+        """The intercept (p,), zeros where there is none."""
+        first = self.functions[0]
+        outer = first.outer_expansion() if isinstance(first, Composed) else first
+        zeros = np.zeros_like(plain(outer.coefficients)[0])
+        return zeros if self.intercept is None else zeros + self.intercept
 
     def kernel_of_data(self) -> Kernel:
         """Σ_m w_m k_m of the members' scalar kernels, with the mean weight of the outputs."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -15,7 +16,7 @@ from representer.functions.composed import function_network
 from representer.functions.embedding import OutputFunction, herd_rows
 from representer.functions.features import FeatureFunction
 from representer.kernels import Kernel
-from representer.linalg import row_blocks
+from representer.linalg import power_of_two, row_blocks
 from representer.operators import Adapted, Representation, repaired_gram, silent_repairs
 from representer.samples import Data, plain, take
 
@@ -23,9 +24,9 @@ from representer.samples import Data, plain, take
 LEAST_BANDWIDTH = 0.01
 # Points of the quasi-Monte Carlo integral of a clipped density; it is then good to about three digits.
 INTEGRATION_POINTS = 4096
-# On a line the integral is a sum over points, so many in a bandwidth and at most so many, up to so many bandwidths
-# beyond the targets.
-POINTS_PER_BANDWIDTH, MOST_POINTS, TAIL = 3, 8192, 6.0
+# On a line densities are sums over a lattice, so many points in a bandwidth and at most so many, up to so many
+# bandwidths beyond the targets. Through eight of its points a Gaussian is known to 1e-8 of its peak.
+POINTS_PER_BANDWIDTH, MOST_POINTS, TAIL, NODES = 8, 65536, 9.0, 8
 # Bandwidths that are compared, each 1/√2 of the one before; the share of a uniform density that no sample ends at −∞.
 N_BANDWIDTHS, DOUBT = 14, 0.01
 
@@ -333,6 +334,8 @@ def proper(weights: Tensor, shares: Tensor | None = None) -> Tensor:
 
 def bandwidths(weights: Tensor, Y: Tensor) -> Tensor:
     """Scott's rule (q, d) for proper weights; not below a share of the marginal standard deviations."""
+    unit = power_of_two(Y.abs().amax(0))  # squares of the targets in it are in range
+    Y = Y / unit
     d, eps, c = Y.shape[1], torch.finfo(Y.dtype).eps, Y.mean(0)
     effective = (1.0 / weights.square().sum(1)).clamp(1.0, len(Y))
     variance = (weights @ (Y - c).square() - (weights @ (Y - c)).square()).clamp(min=0.0)
@@ -340,7 +343,7 @@ def bandwidths(weights: Tensor, Y: Tensor) -> Tensor:
     largest = Y.abs().amax(0)
     # What is constant to half the digits: as narrow as they can show.
     constant = eps**0.5 * torch.where(largest > 0, largest, 1.0)
-    return torch.maximum(scale, torch.maximum(LEAST_BANDWIDTH * Y.std(0, correction=0), constant))
+    return unit * torch.maximum(scale, torch.maximum(LEAST_BANDWIDTH * Y.std(0, correction=0), constant))
 
 
 def densities(weights: Tensor, Y: Tensor, points: Tensor, scale: Tensor, seed: int) -> Tensor:
@@ -354,26 +357,102 @@ def densities(weights: Tensor, Y: Tensor, points: Tensor, scale: Tensor, seed: i
 
 def _densities(weights: Tensor, Y: Tensor, points: Tensor, h: Tensor, seed: int) -> Tensor:
     """Densities (q, m) with the same bandwidths h (d,)."""
+    lattice = Lattice.of(Y, h) if len(h) == 1 else None
+    if lattice is not None:
+        return torch.cat([lattice.densities(weights[rows], Y, points) for rows in lattice.blocks(len(weights))])
     clipped = (weights @ _normal(points, Y, h).mT).clamp(min=0.0)
-    masses = _line_masses(weights, Y, h) if len(h) == 1 else torch.stack([_mass(w, Y, h, seed) for w in weights])
-    return clipped / masses[:, None]
+    return clipped / torch.stack([_mass(w, Y, h, seed) for w in weights])[:, None]
 
 
-def _line_masses(weights: Tensor, Y: Tensor, h: Tensor) -> Tensor:
-    """∫ max(0, p) (q,) of targets on a line, by the trapezoidal rule; one where no weight is negative."""
+def _line_masses(weights: Tensor, Y: Tensor, h: Tensor, seed: int = 0) -> Tensor:
+    """∫ max(0, p) (q,) of targets on a line; one where no weight is negative."""
     if not bool((weights < 0).any()):
         return weights.sum(1)
-    low, high = float(Y.min() - TAIL * h), float(Y.max() + TAIL * h)
-    size = min(int((high - low) / float(h) * POINTS_PER_BANDWIDTH) + 2, MOST_POINTS)
-    grid = torch.linspace(low, high, size, dtype=Y.dtype, device=Y.device)
-    masses = torch.zeros_like(weights[:, 0])
-    for rows in row_blocks(size, 3 * len(Y) * Y.element_size()):
-        masses += (weights @ _normal(grid[rows, None], Y, h).mT).clamp(min=0.0).sum(1)
-    return (masses * (grid[1] - grid[0])).clamp(min=torch.finfo(Y.dtype).eps)
+    lattice = Lattice.of(Y, h)
+    if lattice is None:
+        return torch.stack([_mass(w, Y, h, seed) for w in weights])
+    blocks = lattice.blocks(len(weights))
+    return torch.cat([lattice.masses(lattice.smoothed(weights[rows], Y)) for rows in blocks])
 
 
-def best_bandwidth(weights: Tensor, Y: Tensor, rows: Tensor) -> float:
-    """The bandwidth of most log density for samples that were left out, of targets on a line.
+@dataclass(frozen=True)
+class Lattice:
+    """Equally spaced points on a line, on which sums of Gaussians around targets are convolutions.
+
+    A Gaussian is so smooth that each target may be shared among the points near it, by the weights with which a
+    polynomial through these points interpolates, and values between points are read off with the same weights.
+
+    Parameters
+    ----------
+    low, step : float
+        The first point, and the distance of neighbours.
+    size : int
+        How many points there are.
+    h : float
+        The standard deviation of the Gaussians.
+    """
+
+    low: float
+    step: float
+    size: int
+    h: float
+
+    @classmethod
+    def of(cls, Y: Tensor, h: Tensor) -> Lattice | None:
+        """The lattice around targets (n, 1); None where it would have too many points."""
+        width, step = float(h), float(h) / POINTS_PER_BANDWIDTH
+        low, high = float(Y.min()) - TAIL * width, float(Y.max()) + TAIL * width
+        size = (high - low) / step + 2
+        return cls(low, step, int(size), width) if size <= MOST_POINTS else None
+
+    def blocks(self, n: int) -> Iterator[slice]:
+        """So many distributions in blocks of bounded memory."""
+        return row_blocks(n, 6 * 16 * self.size)
+
+    def densities(self, weights: Tensor, Y: Tensor, points: Tensor) -> Tensor:
+        """max(0, p) over its integral at points (m, 1), (q, m)."""
+        sums = self.smoothed(weights, Y)
+        return self.values(sums, points).clamp(min=0.0) / self.masses(sums)[:, None]
+
+    def shares(self, points: Tensor) -> tuple[Tensor, Tensor]:
+        """The numbers of the lattice points near each of some points (m, 1), and their Lagrange weights, (m, nodes)."""
+        places = (points[:, 0] - self.low) / self.step
+        first = places.floor().clamp(NODES // 2 - 1, self.size - NODES // 2 - 1) - (NODES // 2 - 1)
+        nodes = torch.arange(NODES, dtype=points.dtype, device=points.device)
+        offsets = (places - first)[:, None] - nodes
+        others = [torch.cat([nodes[:j], nodes[j + 1 :]]) for j in range(NODES)]
+        columns = [offsets[:, own.long()].prod(1) / (j - own).prod() for j, own in enumerate(others)]
+        return first[:, None].long() + nodes.long(), torch.stack(columns, 1)
+
+    def smoothed(self, weights: Tensor, Y: Tensor) -> Tensor:
+        """Σ_i w_i N(·; y_i, h²) at the lattice points, (q, size), for weights (q, n) of targets (n, 1)."""
+        index, shares = self.shares(Y)
+        spread = weights.new_zeros(len(weights), self.size)
+        for j in range(NODES):
+            spread.index_add_(1, index[:, j], weights * shares[:, j])
+        reach = torch.arange(self.size, dtype=Y.dtype, device=Y.device) * self.step / self.h
+        gaussian = torch.exp(-0.5 * reach.square()) / (self.h * (2.0 * math.pi) ** 0.5)
+        circle = torch.cat([gaussian, gaussian[1:].flip(0)])
+        length = len(circle)
+        return torch.fft.irfft(torch.fft.rfft(spread, length) * torch.fft.rfft(circle), length)[:, : self.size]
+
+    def values(self, sums: Tensor, points: Tensor) -> Tensor:
+        """What sums (q, size) at the lattice points are at points (m, 1) between them, (q, m); zero beyond them."""
+        index, shares = self.shares(points)
+        places = (points[:, 0] - self.low) / self.step
+        inside = ((places >= 0) & (places <= self.size - 1)).to(sums)
+        total = sums.new_zeros(len(sums), len(points))
+        for j in range(NODES):
+            total += sums[:, index[:, j]] * (shares[:, j] * inside).nan_to_num(0.0)
+        return total
+
+    def masses(self, sums: Tensor) -> Tensor:
+        """∫ max(0, p) (q,) by the trapezoidal rule."""
+        return (sums.clamp(min=0.0).sum(1) * self.step).clamp(min=torch.finfo(sums.dtype).eps)
+
+
+def best_bandwidth(weights: Tensor, Y: Tensor, rows: Tensor) -> tuple[float, Tensor]:
+    """The bandwidth of most log density for samples that were left out, of targets on a line, and their log densities.
 
     Parameters
     ----------
@@ -384,16 +463,19 @@ def best_bandwidth(weights: Tensor, Y: Tensor, rows: Tensor) -> float:
     rows : tensor of int (q,)
         The numbers of the left-out samples.
     """
+    unit = power_of_two(Y.abs().max())  # squares of the targets in it are in range
+    Y = Y / unit
     deviation, spread = Y.std(correction=0), Y.max() - Y.min()
     if not bool(deviation > 0):
-        return float(bandwidths(weights[:1], Y)[0, 0])
+        return float(unit * bandwidths(weights[:1], Y)[0, 0]), torch.zeros_like(weights[:, 0])
 
-    def score(h: Tensor) -> float:
+    def scores(h: Tensor) -> Tensor:
         inside = (weights * _normal(Y[rows], Y, h)).sum(1).clamp(min=0.0) / _line_masses(weights, Y, h)
-        return float(((1.0 - DOUBT) * inside + DOUBT / spread).log().mean())
+        return ((1.0 - DOUBT) * inside + DOUBT / spread).log()
 
     candidates = [deviation[None] * 2.0 ** (-k / 2.0) for k in range(N_BANDWIDTHS)]
-    return float(max(candidates, key=score))
+    best, log_densities = max(((h, scores(h)) for h in candidates), key=lambda each: float(each[1].mean()))
+    return float(unit * best), log_densities - math.log(float(unit))
 
 
 def _normal(points: Tensor, Y: Tensor, h: Tensor) -> Tensor:

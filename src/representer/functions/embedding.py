@@ -63,7 +63,7 @@ class Embedding:
         step = row_blocks(count(Y), self.weights.shape[1] * self.weights.element_size())
         return torch.cat([self.weights @ self._gram(Y[rows]) for rows in step], -1)
 
-    def _prepared(self, Y: Data) -> Any:
+    def _prepared(self, Y: Data) -> Data:
         """Samples as the kernel takes them, in the precision of the weights."""
         Y = self.kernel.prepare(Y)
         if isinstance(Y, Tensor):
@@ -75,7 +75,7 @@ class Embedding:
     def _gram(self, Y: Data) -> Tensor:
         return self.kernel._gram(self.anchors, Y).to(self.weights)
 
-    def expect(self, g: Any) -> Tensor:
+    def expect(self, g: object) -> Tensor:
         """Σ_i w_ai g(y_i), (q,) or (q, p): a function of the samples, or its values at them, (n,) or (n, p)."""
         return self.weights @ as_values(g, self.anchors, self.weights)
 
@@ -94,7 +94,7 @@ class Embedding:
         squares = self.squared_norms()[:, None] + other.squared_norms() - 2.0 * self.inner(other)
         return squares.clamp(min=0.0).sqrt()
 
-    def mixture(self, shares: Any = None) -> Embedding:
+    def mixture(self, shares: object = None) -> Embedding:
         """Σ_a π_a μ_a, one element; shares (q,), None for equal ones: the sum rule, if μ_a are those given x_a."""
         if shares is None:
             return Embedding(self.kernel, self.anchors, self.weights.mean(0, keepdim=True))
@@ -112,7 +112,7 @@ class Embedding:
         return other
 
 
-def squared_distances(kernel: Kernel, one: Any, two: Any) -> Tensor:
+def squared_distances(kernel: Kernel, one: object, two: object) -> Tensor:
     """‖φ(y_i) − φ(y'_i)‖² of pairs of prepared samples, (n,)."""
     cross = []
     for start in range(0, count(one), PAIRS):
@@ -135,14 +135,14 @@ def as_values(g: Any, samples: Any, like: Tensor) -> Tensor:
     return values.to(like)
 
 
-def own_copy(samples: Any) -> Any:
+def own_copy(samples: object) -> Data:
     """Samples to hand to a function of the user's, which may write into them."""
     if isinstance(samples, Tensor):
         return samples.detach().cpu().clone().numpy()
     return samples.copy() if hasattr(samples, "copy") else samples
 
 
-def mean_embedding(Y: Data, kernel: Any = "rbf", *, weights: Any | None = None) -> Embedding:
+def mean_embedding(Y: Data, kernel: object = "rbf", *, weights: Any | None = None) -> Embedding:
     """The mean embedding Σ_i w_i l(·, y_i) of a sample.
 
     Parameters
@@ -174,7 +174,7 @@ def mean_embedding(Y: Data, kernel: Any = "rbf", *, weights: Any | None = None) 
 
 
 # -- samples ----------------------------------------------------------------------------------------------------------
-def herd(embedding: Embedding, n_samples: int = 10, *, candidates: Data | None = None) -> Any:
+def herd(embedding: Embedding, n_samples: int = 10, *, candidates: Data | None = None) -> Data:
     """Samples that represent a distribution better than random ones: kernel herding (Chen, Welling & Smola, 2010).
 
     Chooses y_1, y_2, … one after the other, each where μ(y) − 1/(t + 1) Σ_{s≤t} l(y, y_s) is greatest: so the mean of
@@ -246,11 +246,11 @@ class OutputFunction(Function, ABC):
         return self.kernel
 
     @cached_property
-    def prepared_anchors(self) -> Any:
+    def prepared_anchors(self) -> Data:
         """The y_j as their kernel takes them."""
         return self.prepared(self.anchors)
 
-    def prepared(self, Y: Data) -> Any:
+    def prepared(self, Y: Data) -> Data:
         """Checked outputs as l takes them."""
         return replace(self.representation, sparse=False).inputs(self.kernel, Y)
 
@@ -370,7 +370,7 @@ class EmbeddingFunction(OutputFunction):
         return self.features.map.coefficients(coordinates.mT).mT
 
     @cached_property
-    def prepared_anchors(self) -> Any:
+    def prepared_anchors(self) -> Data:
         """The y_j as their kernel takes them; the axes of vectors where there are none."""
         if self.anchors is None:
             how = self.representation

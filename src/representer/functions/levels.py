@@ -349,7 +349,7 @@ class Levels(Function):
 
     @property
     def terms_of(self) -> Data:
-        """The training samples."""
+        """The training samples, to which the terms of the first level belong."""
         return self.data.anchors
 
     def network(self) -> LevelsNetwork:

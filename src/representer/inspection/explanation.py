@@ -1,4 +1,4 @@
-"""Why a function says what it says: the terms of the sum that each prediction is, as a value that can be read."""
+"""Why a function says what it says: the terms of the sum that each prediction is, and what a change of x does to it."""
 
 from __future__ import annotations
 
@@ -65,7 +65,8 @@ class Explanation:
         How much of each query the training samples explain, from 0 to 1.
     parts : tuple of q ndarrays of shape (n_parts,) or (n_parts, n_outputs), or None
         What each part of a query adds, where that was asked for: of a string or a graph, the prediction now minus that
-        without the character or node, of a molecule minus that with an unknown atom in the place of the atom; of a vector or a record, the Shapley values of its columns.
+        without the character or node; of a molecule, minus that with an unknown atom in the place of the atom; of a
+        vector or a record, the Shapley values of its columns.
     part_names : tuple of str or None
         The names of columns.
     gallery : Gallery or None
@@ -253,7 +254,7 @@ class Explanation:
         return contribution_bars(names, values, title=title, ax=ax)
 
 
-def _number(value: Any) -> str:
+def _number(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float | np.floating) else str(value)
 
 
@@ -287,6 +288,18 @@ def explain(function: Function, X: Data, top: int | None = None) -> Explanation:
     return replace(whole, numbers=numbers, terms=terms, **joined)
 
 
+def explain_with_neighbours(function: Function, X: Data, top: int | None, fitted: Data) -> Explanation:
+    """The same, with the values of the members of a sum, and the points of the function that are near the inputs.
+
+    ``fitted`` are the inputs of the fit, where they are known.
+    """
+    explanation, points = explain(function, X, top), points_of(function, fitted)
+    kernel = None if points is None else kernel_of(function)
+    neighbours = None if kernel is None else nearest(kernel, points, X, representation_of(function))
+    gallery = None if kernel is None else Gallery.of(kernel, X, points)
+    return replace(explanation, members=member_values(function, X) or None, neighbours=neighbours, gallery=gallery)
+
+
 def _constant(function: Function, like: Tensor) -> Tensor:
     """The intercept (p,), zeros where there is none."""
     b = getattr(function, "intercept", None)
@@ -304,9 +317,12 @@ def _block(whole: Explanation, terms: Tensor, baseline: Tensor, top: int | None)
 def flat(explanation: Explanation) -> Explanation:
     """The explanation of one output without the axis of outputs."""
     changes = {name: getattr(explanation, name)[..., 0] for name in ("prediction", "baseline", "contributions", "rest")}
-    members = explanation.members
+    members, parts = explanation.members, explanation.parts
     return replace(
-        explanation, members=None if members is None else {k: v[..., 0] for k, v in members.items()}, **changes
+        explanation,
+        members=None if members is None else {k: v[..., 0] for k, v in members.items()},
+        parts=None if parts is None else tuple(effects[..., 0] for effects in parts),
+        **changes,
     )
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from representer.samples import Data, Records, evenly_spaced
+from representer.kernels import is_frame
+from representer.samples import Data, Records, as_records, evenly_spaced, plain
 
 # Samples at which a function is asked, and how many others lend each of them an entry.
 ASKED, LENT = 200, 8
@@ -48,11 +49,22 @@ def total_effects(answer: Callable[[Any], np.ndarray], X: Data) -> np.ndarray:
     return np.array([np.mean([(own**2).sum(1).mean() for own in column]) for column in changes]) / (2.0 * spread)
 
 
+def columns_to_ask(X: Data) -> np.ndarray | Records:
+    """The training samples of a model as columns; an AttributeError where they have none."""
+    X = as_records(X) if isinstance(X, Records) or is_frame(X) else plain(X)
+    if isinstance(X, Records) or (isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "biuf"):
+        return X
+    raise AttributeError(
+        "relevance_ is one of columns, and this model has no columns of its training samples: they are objects, a Gram "
+        "matrix, or were not kept (fits on Dask, partial_fit)."
+    )
+
+
 def _as_matrix(values: Any) -> np.ndarray:
     return np.asarray(values, dtype=np.float64).reshape(len(values), -1)
 
 
-def _lent(X: Data, name: Any, step: int) -> Data:
+def _lent(X: Data, name: object, step: int) -> Data:
     """The samples, where each has the entry of a column that another one has."""
     rows = np.roll(np.arange(len(X)), step)
     if isinstance(X, Records):

@@ -15,7 +15,7 @@ from importlib import resources
 from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -25,8 +25,7 @@ from representer.functions import Function
 from representer.inspection.explanation import kernel_of, points_of, representation_of
 from representer.kernels import Kernel, Stack, seen_inside
 from representer.operators import Adapted, OperatorKernel, Representation, replicates
-from representer.samples import Data, TrainingSamples, count, plain, take
-from representer.samples.rows import evenly_spaced
+from representer.samples import Data, TrainingSamples, count, evenly_spaced, plain, take
 
 # Samples whose Gram matrix shows the spectrum.
 SPECTRUM_ROWS = 500
@@ -94,7 +93,7 @@ class Report:
 
 
 # -- numbers ----------------------------------------------------------------------------------------------------------
-def short(value: Any) -> str:
+def short(value: object) -> str:
     """A value in few characters."""
     if isinstance(value, float | np.floating):
         return f"{value:.4g}"
@@ -102,7 +101,7 @@ def short(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 
-def kernel_words(kernel: Any) -> str:
+def kernel_words(kernel: object) -> str:
     """A kernel as code with few digits: without the maps to columns before it, and lists of numbers by their range.
 
     Examples

@@ -11,7 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.kernels import Graph, Molecule, as_graph, is_graph, is_molecule
+from representer.functions import Function, function_network
+from representer.kernels import Graph, Kernel, Molecule, Stack, as_graph, is_graph, is_molecule
+from representer.operators import OperatorKernel, Representation
 from representer.samples import Data, Records, plain
 from representer.values import Value
 
@@ -20,6 +22,44 @@ from representer.values import Value
 FEW_COLUMNS, ORDERS = 8, 32
 # The samples that stand for what is not known of a column.
 BACKGROUND = 20
+
+
+def sensitivities(
+    function: Function, X: Data, kernel: Kernel | OperatorKernel | Stack, how: Representation
+) -> np.ndarray | list[np.ndarray]:
+    """∂f/∂x (n, d, p) of vectors; of objects, what each of their parts adds to each output (parts, p)."""
+    if kernel.domain == "vectors" and isinstance(X, np.ndarray):
+        return gradients(function_network(function), how.tensor(X))
+    return _of_objects(function, X, kernel)
+
+
+def part_effects(
+    function: Function, X: Data, kernel: Kernel | OperatorKernel | Stack, fitted: Data
+) -> tuple[tuple[np.ndarray, ...], tuple[str, ...] | None]:
+    """What each part of each input adds, (parts, p) each, and the names of columns; ``fitted`` are training inputs."""
+    if not isinstance(X, np.ndarray | Records) or kernel.domain == "gram":
+        return tuple(_of_objects(function, X, kernel)), None
+    if not isinstance(fitted, np.ndarray | Records):
+        raise ValueError(
+            "parts=True compares columns with those of training samples, which this model has not kept. Fit it in "
+            "memory, or ask sensitivity(X)."
+        )
+    shares = column_shares(lambda points: plain(function(points)), X, fitted)
+    columns = list(X.columns) if isinstance(X, Records) else range(shares.shape[1])
+    return tuple(shares), tuple(map(str, columns))
+
+
+def _of_objects(function: Function, X: Data, kernel: Kernel | OperatorKernel | Stack) -> list[np.ndarray]:
+    """What each part of each of some objects adds, (parts, p)."""
+    molecules, items = reads_molecules(kernel), list(X)
+    without = [without_parts(item, molecules=molecules) for item in items]
+    if kernel.domain == "gram" or any(rest is None for rest in without):
+        raise ValueError(
+            "What parts of an input add is known of dense vectors, records, strings, molecules and graphs; these "
+            f"inputs are {kernel.domain}. Ask explain(X), which says what each training sample contributes."
+        )
+    pairs = zip(items, without, strict=True)
+    return [removal_effects(lambda points: plain(function(points)), item, rest or []) for item, rest in pairs]
 
 
 def gradients(function: Callable[[Tensor], Tensor], X: Tensor) -> np.ndarray:

@@ -262,7 +262,7 @@ class Kernel(Value, ABC):
     def _resolve(self, X: Data) -> Self:
         """The same as ``resolve`` for prepared data."""
 
-        def change(name: str, argument: Any) -> Any:
+        def change(name: str, argument: object) -> Any:
             if name in self.hyperparameters and isinstance(argument, str):
                 value = self._own_specification(name).words[argument].value(X)
                 return value.item() if value.ndim == 0 else value.cpu().numpy()
@@ -434,7 +434,7 @@ class Pair(Kernel, ABC):
         return gram, number(second, "value", gram) if isinstance(second, Constant) else second._gram(*other)
 
     def _diagonals(self, X: Data) -> tuple[Tensor, Tensor]:
-        """Both diagonals."""
+        """The diagonals of the left and of the right kernel."""
         left, right = self._sides(X)
         return self.left._diag(*left), self.right._diag(*right)
 

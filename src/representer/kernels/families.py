@@ -20,6 +20,9 @@ from representer.kernels.vectors import Gaussian, Laplacian, Linear, Matern, Pol
 ARD_FEATURES = 40
 
 
+FeatureKind = Literal["frequencies", "sketch"]  # of random Fourier features, or of a sketch
+
+
 def _molecules() -> list[Kernel]:
     """Substructures up to several radii, as they are counted and as they occur."""
     return [Molecule(radius, counts=counts) for radius in (1, 2, 3) for counts in (True, False)]
@@ -54,7 +57,7 @@ def _bags() -> list[Kernel]:
 _OBJECTS: tuple[Callable[[], list[Kernel]], ...] = (_molecules, _strings, _graphs, _curves, _bags)
 
 
-def family(kind: str, n_features: int = 1, *, features: Literal["frequencies", "sketch"] | None = None) -> Stack:
+def family(kind: str, n_features: int = 1, *, features: FeatureKind | None = None) -> Stack:
     """The kernels that are stacked for a kind of data, where none is given.
 
     Parameters

@@ -14,7 +14,7 @@ from representer.values import NONE, Rule, Value, one_of
 FAMILIES = ("molecules", "strings", "graphs", "curves", "bags")
 
 
-def _is_simplex(weights: Any) -> bool:
+def _is_simplex(weights: object) -> bool:
     """Are they numbers of at least 0 whose sum over the first axis is one?"""
     try:
         array = np.asarray(weights, dtype=np.float64)
@@ -23,7 +23,7 @@ def _is_simplex(weights: Any) -> bool:
     return array.ndim in (1, 2) and bool((array >= 0).all()) and np.allclose(array.sum(0), 1.0, atol=1e-6)
 
 
-def _are_positive(alphas: Any) -> bool:
+def _are_positive(alphas: object) -> bool:
     """Are they positive, finite numbers?"""
     try:
         array = np.asarray(alphas, dtype=np.float64)
@@ -106,7 +106,7 @@ class Stack(Value):
         return next((number for number in numbers if number is not None), None)
 
 
-def _is_member(kernel: Any) -> bool:
+def _is_member(kernel: object) -> bool:
     """Is it a kernel, scalar or operator-valued?"""
     return isinstance(kernel, Value) and hasattr(kernel, "domain") and not isinstance(kernel, Stack)
 

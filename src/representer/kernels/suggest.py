@@ -8,18 +8,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from html import escape
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from scipy.sparse import issparse
 
+from representer.kernels.advice import refuse_non_numbers
 from representer.kernels.base import Kernel
 from representer.kernels.columns import Columns
-from representer.kernels.families import family
+from representer.kernels.families import FeatureKind, family
 from representer.kernels.graphs import is_graph
 from representer.kernels.molecules import are_smiles, has_rdkit, is_molecule
 from representer.kernels.objects import Delta
-from representer.kernels.stack import Stack
+from representer.kernels.stack import FAMILIES, Stack, is_several
 from representer.kernels.strings import Spectrum, WeightedDegree
 from representer.kernels.tables import (
     Category,
@@ -39,6 +40,7 @@ from representer.kernels.tables import (
 )
 from representer.kernels.time_series import GlobalAlignment, Signature
 from representer.kernels.vectors import Gaussian, Laplacian, Linear
+from representer.notices import warn
 from representer.samples import Column, Data, as_items, frame_columns, is_dask, is_missing, plain
 from representer.values import is_real
 
@@ -50,6 +52,8 @@ WORDS_OF_TEXT = 4
 SYMBOLS_OF_SEQUENCE = 8
 # An array is a picture if both of its sides have so many entries.
 SIDE_OF_PICTURE = 6
+# Texts that are read as SMILES are molecules if there are so many, and such a share has more than a chain of atoms.
+FEW_MOLECULES, SHARE_WITH_STRUCTURE = 4, 0.2
 # How many samples are looked at.
 LOOKED_AT = 2000
 
@@ -137,7 +141,7 @@ class Suggestion:
         return f"<table><tr>{cells}</tr>{lines}</table>{notes}<pre>{escape(repr(self.kernel))}</pre>"
 
 
-def suggest(X: Data, y: Data = None, *, features: Literal["frequencies", "sketch"] | None = None) -> Suggestion:
+def suggest(X: Data, y: Data = None, *, features: FeatureKind | None = None) -> Suggestion:
     """The kernel that ``kernel="auto"`` means for some data, with what each column was taken for, and why.
 
     Parameters
@@ -236,7 +240,7 @@ def _is_number_or_gap(entry: object) -> bool:
 
 
 # -- samples without names --------------------------------------------------------------------------------------------
-def _of_vectors(X: Data, features: Literal["frequencies", "sketch"] | None) -> Suggestion:
+def _of_vectors(X: Data, features: FeatureKind | None) -> Suggestion:
     """Numbers: the family of vectors, in units of the columns, with gaps where there are some (unknown on Dask)."""
     gaps = not is_dask(X) and bool(np.isnan(X).any())
     if gaps and bool(np.isnan(X).all()):
@@ -298,7 +302,7 @@ def _of_frame(X: Data, y: Data) -> Suggestion:
     return Suggestion(kernel, single, tuple(findings))
 
 
-def _frame_kernels(encodings: dict[Any, Any], objects: list[Finding]) -> tuple[Stack, Kernel]:
+def _frame_kernels(encodings: dict[Any, Encoding], objects: list[Finding]) -> tuple[Stack, Kernel]:
     """The kernels of a frame, to be stacked, and one for all: coordinates, objects, sums and products of both."""
     tables = [Table(kernel, encodings) for kernel in family("vectors", len(encodings)).kernels] if encodings else []
     if not objects:
@@ -338,7 +342,7 @@ def _associated(finding: Finding, column: Column, y: Data) -> Finding:
 
 
 # -- one column -------------------------------------------------------------------------------------------------------
-def kind_of_column(name: Any, column: Column) -> Finding:
+def kind_of_column(name: str | None, column: Column) -> Finding:
     """What the entries of a column are, from their type and a look at them."""
     declared = _declared(name, column)
     if declared is not None:
@@ -355,7 +359,7 @@ def kind_of_column(name: Any, column: Column) -> Finding:
     return _mixed(name, present)
 
 
-def _mixed(name: Any, present: list[Any]) -> Finding:
+def _mixed(name: str | None, present: list[Any]) -> Finding:
     """Entries of several types: categories where they are words and numbers, else an error."""
     kinds = sorted({type(entry).__name__ for entry in present})
     if name is not None and all(isinstance(entry, str | bool) or is_real(entry) for entry in present):
@@ -377,7 +381,7 @@ def _with_gaps(finding: Finding) -> Finding:
     return replace(finding, why=why)
 
 
-def _declared(name: Any, column: Column) -> Finding | None:
+def _declared(name: str | None, column: Column) -> Finding | None:
     """What a frame itself says of a column: categories of pandas or polars."""
     dtype = getattr(column, "dtype", None)
     if type(dtype).__name__ not in ("CategoricalDtype", "Categorical", "Enum"):
@@ -391,7 +395,7 @@ def _declared(name: Any, column: Column) -> Finding | None:
     return Finding(name, "categories", f"{len(present)} levels, declared", Category())
 
 
-def _numbers(name: Any, present: list[Any]) -> Finding | None:
+def _numbers(name: str | None, present: list[Any]) -> Finding | None:
     """Numbers and truth values."""
     if all(isinstance(entry, bool | np.bool_) for entry in present):
         if len(set(map(bool, present))) == 1:
@@ -404,8 +408,8 @@ def _numbers(name: Any, present: list[Any]) -> Finding | None:
     return Finding(name, "numbers", f"{len(set(map(float, present)))} different numbers", Number())
 
 
-def _dates(name: Any, present: list[Any]) -> Finding | None:
-    """Dates and times."""
+def _dates(name: str | None, present: list[Any]) -> Finding | None:
+    """A column of dates and times, or None where an entry is none."""
     if not all(isinstance(entry, datetime.date | np.datetime64) for entry in present):
         return None
     if len(set(map(str, present))) == 1:
@@ -414,7 +418,7 @@ def _dates(name: Any, present: list[Any]) -> Finding | None:
 
 
 # -- texts ------------------------------------------------------------------------------------------------------------
-def _texts(name: Any, present: list[Any]) -> Finding | None:
+def _texts(name: str | None, present: list[Any]) -> Finding | None:
     """Texts: numbers and dates that are written out, codes, molecules, sequences, names, sentences."""
     if not all(isinstance(entry, str) for entry in present):
         return None
@@ -422,16 +426,15 @@ def _texts(name: Any, present: list[Any]) -> Finding | None:
     if len(levels) == 1 and name is not None:
         return Finding(name, "a constant", f"always {present[0]!r:.40}")
     seen = list(levels)[:LOOKED_AT]
-    for look in (_written_numbers, _written_dates):
+    for look in (_written_numbers, _written_dates, _smiles):
         finding = look(name, seen, present)
         if finding is not None:
             return finding
     if len(levels) * ENTRIES_A_LEVEL <= len(present) or len(levels) < min(FEW_LEVELS, len(present)):
         return Finding(name, "categories", f"{len(levels)} levels of {len(present)} entries", Category())
-    for look in (_smiles, _sequences):
-        finding = look(name, seen, present)
-        if finding is not None:
-            return finding
+    sequences = _sequences(name, seen, present)
+    if sequences is not None:
+        return sequences
     words = float(np.median([len(text.split()) for text in seen]))
     if words >= WORDS_OF_TEXT:
         kernels: tuple[Kernel, ...] = (Words(1), Words((1, 2)), Spectrum((3, 5)).normalized())
@@ -440,7 +443,7 @@ def _texts(name: Any, present: list[Any]) -> Finding | None:
     return Finding(name, "names", f"{len(levels)} different short texts of {len(present)}", kernels[0], kernels)
 
 
-def _written_numbers(name: Any, seen: list[str], present: list[str]) -> Finding | None:
+def _written_numbers(name: str | None, seen: list[str], present: list[str]) -> Finding | None:
     """Numbers that are stored as text, unless zeros in front say that they are codes."""
     try:
         numbers = as_numbers(seen)
@@ -460,7 +463,7 @@ def _written_numbers(name: Any, seen: list[str], present: list[str]) -> Finding 
     )
 
 
-def _written_dates(name: Any, seen: list[str], present: list[str]) -> Finding | None:
+def _written_dates(name: str | None, seen: list[str], present: list[str]) -> Finding | None:
     """Dates that are stored as text: ISO dates are read, others are a matter of convention."""
     if all(DATE.fullmatch(text) for text in seen):
         try:
@@ -483,10 +486,15 @@ def _written_dates(name: Any, seen: list[str], present: list[str]) -> Finding | 
     )
 
 
-def _smiles(name: Any, seen: list[str], present: list[str]) -> Finding | None:
-    """Molecules: texts with brackets, bonds or rings, all of which RDKit can read."""
+def _smiles(name: str | None, seen: list[str], present: list[str]) -> Finding | None:
+    """Molecules: at least a few texts, some with brackets, bonds or rings, all of which RDKit can read.
+
+    Measurements of a molecule may be repeated, so that it does not matter how often each of them stands there.
+    """
     structured = sum(STRUCTURE.search(text) is not None for text in seen)
-    if structured < 0.5 * len(seen) or any(" " in text.strip() for text in seen) or not are_smiles(seen):
+    if len(seen) < FEW_MOLECULES or structured < SHARE_WITH_STRUCTURE * len(seen):
+        return None
+    if any(" " in text.strip() for text in seen) or not are_smiles(seen):
         return None
     if not has_rdkit():
         kernel = Spectrum((1, 4)).normalized()
@@ -495,7 +503,7 @@ def _smiles(name: Any, seen: list[str], present: list[str]) -> Finding | None:
     return _member_of("molecules", name, "molecules", f"SMILES: RDKit reads all of {len(seen)}")
 
 
-def _sequences(name: Any, seen: list[str], present: list[str]) -> Finding | None:
+def _sequences(name: str | None, seen: list[str], present: list[str]) -> Finding | None:
     """Sequences over a small alphabet: DNA, RNA, proteins."""
     symbols = set("".join(seen).upper())
     middle = float(np.median([len(text) for text in seen]))
@@ -510,14 +518,14 @@ def _sequences(name: Any, seen: list[str], present: list[str]) -> Finding | None
     return Finding(name, kind, why, kernels[0], tuple(kernels))
 
 
-def _member_of(family_name: str, name: Any, kind: str, why: str, doubt: str | None = None) -> Finding:
+def _member_of(family_name: str, name: str | None, kind: str, why: str, doubt: str | None = None) -> Finding:
     """A column whose kernels are a family; the third is the one to take alone, or the first of few."""
     kernels = tuple(family(family_name).kernels)
     return Finding(name, kind, why, kernels[min(2, len(kernels) - 1)], kernels, doubt)
 
 
 # -- other objects ----------------------------------------------------------------------------------------------------
-def _things(name: Any, present: list[Any]) -> Finding | None:
+def _things(name: str | None, present: list[Any]) -> Finding | None:
     """Graphs, molecules, arrays, sets, records."""
     if all(map(is_molecule, present)):
         return _member_of("molecules", name, "molecules", "molecules of RDKit")
@@ -532,7 +540,7 @@ def _things(name: Any, present: list[Any]) -> Finding | None:
     return _arrays(name, present)
 
 
-def _arrays(name: Any, present: list[Any]) -> Finding | None:
+def _arrays(name: str | None, present: list[Any]) -> Finding | None:
     """Curves, series, bags of points and pictures."""
     if all(isinstance(entry, tuple) and len(entry) == 2 and np.ndim(entry[0]) == 1 for entry in present):
         return _member_of("curves", name, "curves", "pairs (times, values)")
@@ -558,3 +566,55 @@ def _arrays(name: Any, present: list[Any]) -> Finding | None:
             doubt = f"Column {name!r} has bags of points, without an order. For series in time use GlobalAlignment()."
         return _member_of("bags", name, "bags of points", f"arrays of {arrays[0].shape[1]} columns", doubt)
     return None
+
+
+# -- what learners make of a word -------------------------------------------------------------------------------------
+def stack_of(kernel: object, X: Data, features: FeatureKind | None = None) -> Stack | None:
+    """The kernels that a learner stacks: those of a ``Stack``, of the family that a word names, or for ``"auto"`` of
+    the family of data like X.
+
+    A copy with plain numbers, and None where there is one kernel. ``features`` are those that they must have.
+    """
+    if isinstance(kernel, Stack):
+        kernel.check_hyperparameters()
+        return kernel.__sklearn_clone__().numbers()
+    if not is_several(kernel):
+        return None
+    if kernel in FAMILIES:
+        return family(kernel)
+    X = plain(X)
+    if isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.names is None:
+        refuse_non_numbers(X, "X", kernel)
+    suggestion = suggest(X, features=features)
+    for doubt in suggestion.doubts:
+        warn(doubt, UserWarning)
+    return suggestion.kernel
+
+
+def kernels_of(word: str, X: Data, features: FeatureKind | None = None, *, compared: bool = True) -> list[Kernel]:
+    """The kernels of which a learner of one kernel takes the best, or, where they are not ``compared``, one of them."""
+    several = stack_of(word, X, features)
+    assert several is not None  # a word of several kernels
+    kernels = list(several.kernels) if isinstance(several, Stack) else [several]
+    smooth = [kernel for kernel in kernels if getattr(kernel, "kernel", kernel) == Gaussian("auto")]
+    return kernels if compared else (smooth or kernels)[:1]
+
+
+def one_kernel(kernel: object, width: str = "auto") -> Any:
+    """What ``"auto"`` is where there is no target to stack kernels on: a Gaussian one, whose width is learned."""
+    return Gaussian(width) if isinstance(kernel, str) and kernel == "auto" else kernel
+
+
+def single_kernel(kernel: object, X: Data, vectors: object, *, incomplete: bool = True) -> Any:
+    """What ``"auto"`` is for data like X in a learner of one kernel: its own kernel of vectors, or what is suggested.
+
+    ``incomplete`` says whether the learner takes sparse rows, and rows of numbers with gaps.
+    """
+    if not (isinstance(kernel, str) and kernel == "auto"):
+        return kernel
+    if is_dask(X) or are_vectors(X, incomplete=not incomplete):
+        return vectors
+    suggestion = suggest(X)
+    for doubt in suggestion.doubts:
+        warn(doubt, UserWarning)
+    return suggestion.single

@@ -30,6 +30,8 @@ from representer.samples import (
 )
 from representer.values import Rule, Value, as_tensor, instance_of, is_real, same
 
+Stated = Any  # numbers, or a word that lets the data decide
+
 # Seconds of the cycles that a date has, by the name of the encoding's argument.
 CYCLES = {"year": 365.2425 * 86_400.0, "week": 7 * 86_400.0, "day": 86_400.0}
 
@@ -96,7 +98,7 @@ class Number(Encoding):
     [[3.0, 0.0], [0.0, 1.0]]
     """
 
-    def __init__(self, center: Any = "data", scale: Any = "data", gaps: Any = "data"):
+    def __init__(self, center: Stated = "data", scale: Stated = "data", gaps: Stated = "data"):
         self.center = center
         self.scale = scale
         self.gaps = gaps
@@ -159,7 +161,7 @@ class Category(Encoding):
     [[0.0, 1.0], [0.0, 0.0]]
     """
 
-    def __init__(self, levels: Any = "data"):
+    def __init__(self, levels: Stated = "data"):
         self.levels = levels
 
     def fitted(self, column: Column) -> Self:
@@ -178,7 +180,7 @@ class Category(Encoding):
         return len(self.levels)
 
 
-def as_level(entry: Any) -> Hashable:
+def as_level(entry: object) -> Hashable:
     """A level of a category: None for a gap, numbers of NumPy as those of Python."""
     if is_missing(entry):
         return None
@@ -207,7 +209,7 @@ class Ordered(Encoding):
     [[0.0]]
     """
 
-    def __init__(self, levels: Any, center: Any = "data", scale: Any = "data", gaps: Any = "data"):
+    def __init__(self, levels: Stated, center: Stated = "data", scale: Stated = "data", gaps: Stated = "data"):
         self.levels = levels
         self.center = center
         self.scale = scale
@@ -249,7 +251,13 @@ class Date(Encoding):
     ('year', 'week')
     """
 
-    def __init__(self, center: Any = "data", scale: Any = "data", gaps: Any = "data", cycles: Any = "data"):
+    def __init__(
+        self,
+        center: Stated = "data",
+        scale: Stated = "data",
+        gaps: Stated = "data",
+        cycles: Stated = "data",
+    ):
         self.center = center
         self.scale = scale
         self.gaps = gaps
@@ -428,7 +436,7 @@ class Standardized(Mapped):
     domain: Domain = "vectors"
     rules = {"kernel": instance_of("a kernel on vectors", Kernel)}
 
-    def __init__(self, kernel: Kernel, center: Any = "data", scale: Any = "data"):
+    def __init__(self, kernel: Kernel, center: Stated = "data", scale: Stated = "data"):
         self.kernel = kernel
         self.center = center
         self.scale = scale
@@ -478,7 +486,7 @@ class Missing(Mapped):
     domain: Domain = "vectors"
     rules = {"kernel": instance_of("a kernel on vectors", Kernel)}
 
-    def __init__(self, kernel: Kernel, center: Any = "data", gaps: Any = "data"):
+    def __init__(self, kernel: Kernel, center: Stated = "data", gaps: Stated = "data"):
         self.kernel = kernel
         self.center = center
         self.gaps = gaps
@@ -558,7 +566,7 @@ def _as_words(text: Any) -> tuple[str, ...]:
     return tuple(words) or ("",)
 
 
-def _is_set(text: Any) -> bool:
+def _is_set(text: object) -> bool:
     return isinstance(text, set | frozenset)
 
 

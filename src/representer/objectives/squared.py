@@ -458,7 +458,7 @@ class HeldOut(SquaredLoss):
         return Score(inner(weighted, E), left=(-weighted).index_copy_(-2, t, HE))
 
 
-def groups_of(labels: Any, n: int, intercept: bool) -> Groups | None:
+def groups_of(labels: object, n: int, intercept: bool) -> Groups | None:
     """The partition of n samples by labels, None for no labels; without a group something must be left to fit."""
     if labels is None:
         return None
@@ -625,7 +625,7 @@ class Observed:
             return matrix
         return matrix[..., part.rows, :] if self._on_factor else matrix[..., part.rows[:, None], part.rows]
 
-    def __call__(self, matrix: Tensor, alpha: Any = None) -> Tensor:
+    def __call__(self, matrix: Tensor, alpha: object = None) -> Tensor:
         """The value (...), differentiable in the matrix and in alpha."""
         values = [part.objective(self._restricted(matrix, part), alpha) for part in self.parts]
         return torch.stack(values).sum(0)
@@ -642,7 +642,7 @@ class Observed:
                 gradient[..., part.rows[:, None], part.rows] += slope
         return total, gradient
 
-    def evaluate(self, matrix: Tensor, *, alpha: Any = None, gradient: bool = False) -> Any:
+    def evaluate(self, matrix: Tensor, *, alpha: object = None, gradient: bool = False) -> Any:
         """The value, coefficients and intercepts of one matrix, each in the columns of its group."""
         if gradient:
             raise ValueError("Observed has its gradients through autograd: call it instead.")

@@ -177,7 +177,7 @@ def _with_kernels(kernel: OperatorKernel, change: Callable[[Kernel], Kernel]) ->
     return kernel._rebuild(lambda name, argument: map_children(name, argument, replaced))
 
 
-def takes_sparse(kernel: Kernel | OperatorKernel | Stack | str) -> bool:
+def takes_sparse(kernel: object) -> bool:
     """Does every part of a kernel take sparse matrices? A kernel that maps its data first does not."""
     if isinstance(kernel, str) and kernel == "auto":
         return True  # there is a family of sparse rows

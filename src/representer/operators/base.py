@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, Self
 import torch
 from torch import Tensor
 
-from representer.kernels import Domain, Kernel
+from representer.kernels import FAMILIES, Domain, Kernel, Stack, as_kernel
 from representer.linalg import Eigenpairs, factorize, shifted
 from representer.samples import Data, as_vectors, count
 from representer.values import (
@@ -241,7 +241,7 @@ NAMES: dict[str, Operator] = {
 }
 
 
-def as_operator(operator: Any, n_components: int | Literal["auto"] = "auto") -> Operator | None:
+def as_operator(operator: object, n_components: int | Literal["auto"] = "auto") -> Operator | None:
     """An operator from an operator, a name or None, which is the identity; ``"auto"`` in it is left to a criterion.
 
     Examples
@@ -621,3 +621,34 @@ def common_eigenvectors(matrices: list[Tensor]) -> Tensor | None:
         if bool((rotated - torch.diag(rotated.diagonal())).abs().max() > rounding):
             return None
     return vectors
+
+
+def kernel_domain(kernel: object) -> Domain:
+    """The kind of data of a kernel, or of what may become one."""
+    if isinstance(kernel, Kernel | OperatorKernel | Stack):
+        return kernel.domain
+    if isinstance(kernel, str) and kernel in FAMILIES:
+        return "objects"
+    return "gram" if kernel == "precomputed" else "vectors"
+
+
+def as_operator_kernel(kernel: object, operator: Operator | str | None) -> OperatorKernel:
+    """K(x, y) = k(x, y) A from a scalar kernel and an output operator; an operator-valued kernel is itself.
+
+    A copy with plain numbers: nothing that happens to the arguments later reaches a fitted learner.
+    """
+    learn = isinstance(operator, str)
+    if isinstance(kernel, OperatorKernel):
+        undecided = isinstance(kernel, Decomposable) and kernel.operator is None
+        if operator is not None and not (learn and undecided):
+            raise ValueError(
+                f"kernel={kernel!r} is operator-valued already, so operator={operator!r} has no place. Leave "
+                "operator=None, or give a scalar kernel."
+            )
+        return kernel.__sklearn_clone__().numbers()
+    if not (operator is None or isinstance(operator, Operator) or (learn and operator == "learn")):
+        raise ValueError(
+            "operator must be None, 'learn' or an object from representer.operators, such as Dense(matrix); got "
+            f"{operator!r}."
+        )
+    return Decomposable(as_kernel(kernel), None if learn else operator).__sklearn_clone__().numbers()  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ import re
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -40,6 +40,11 @@ class HistoryEntry(NamedTuple):
     value: float  # L-BFGS: the best value so far; Adam: the mean of the epoch's batch values
     gradient_norm: float  # largest absolute entry of the gradient that belongs to the value
     active: int  # number of restarts alive
+
+
+def in_squared_units(history: Sequence[HistoryEntry], unit: float) -> list[HistoryEntry]:
+    """The history of a squared error in units of y, of one in units in which the fit counts."""
+    return [entry._replace(value=entry.value * unit * unit) for entry in history]
 
 
 class OutOfTimeError(KeyboardInterrupt):

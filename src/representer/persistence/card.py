@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from representer.persistence.files import DEPENDENCIES, installed, library_version
+from representer.samples import Data
 
 COVERAGE = 0.9
 
 
-def model_card(model: Any, X: Any = None, y: Any = None) -> str:
+def model_card(model: Any, X: Data = None, y: Data = None) -> str:
     """The card of a fitted learner: its data, its scores on new samples, the coverage of intervals, its limits."""
     record = getattr(model, "_record", None)
     parameters = {name: repr(value) for name, value in model.get_params(deep=False).items()}
-    sections = {
+    sections: dict[str, Mapping[str, object]] = {
         "Model": {"learner": type(model).__name__, "library": f"representer {library_version()}", **parameters},
         "Training data": {} if record is None else _data(record),
         "Scores on the samples given here": {} if X is None else _scores(model, X, y),
@@ -29,7 +31,7 @@ def model_card(model: Any, X: Any = None, y: Any = None) -> str:
     return "\n".join(filter(None, parts))
 
 
-def _data(record: Any) -> dict[str, Any]:
+def _data(record: Any) -> dict[str, object]:
     marks = {f"fingerprint of {name}": mark for name, mark in record.fingerprints.items() if mark}
     return {
         "samples": record.n_samples,
@@ -39,9 +41,9 @@ def _data(record: Any) -> dict[str, Any]:
     }
 
 
-def _scores(model: Any, X: Any, y: Any) -> dict[str, Any]:
+def _scores(model: Any, X: Data, y: Data) -> dict[str, object]:
     """What the model achieves on samples that it has not seen; questions that it does not answer are left out."""
-    scores: dict[str, Any] = {"samples": len(X)}
+    scores: dict[str, object] = {"samples": len(X)}
     if hasattr(model, "score"):
         scores["score"] = f"{model.score(X) if y is None else model.score(X, y):.4g}"
     covered = _asked(lambda: _coverage(model.predict_interval(X, COVERAGE), y)) if y is not None else None
@@ -50,15 +52,15 @@ def _scores(model: Any, X: Any, y: Any) -> dict[str, Any]:
     return scores
 
 
-def _coverage(intervals: np.ndarray, y: Any) -> float:
+def _coverage(intervals: np.ndarray, y: object) -> float:
     low, high = np.moveaxis(np.asarray(intervals), -1, 0)
     return float(np.mean((low <= np.asarray(y)) & (np.asarray(y) <= high)))
 
 
-def _limits(model: Any, X: Any) -> dict[str, Any]:
+def _limits(model: Any, X: Data) -> dict[str, object]:
     """How far the training samples reach."""
     threshold = _asked(lambda: model.support_threshold_)
-    limits: dict[str, Any] = {}
+    limits: dict[str, object] = {}
     if threshold is not None:
         limits["support below which inputs are unlike the training data"] = f"{threshold:.3g}"
         support = None if X is None else _asked(lambda: model.support(X))
@@ -71,7 +73,7 @@ def _limits(model: Any, X: Any) -> dict[str, Any]:
     return limits
 
 
-def _asked(question: Any) -> Any:
+def _asked(question: Any) -> Data:
     """The answer to a question; None where a model does not answer it."""
     try:
         return question()

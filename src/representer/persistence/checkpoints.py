@@ -63,7 +63,7 @@ class Checkpoint:
         self._seconds = as_seconds(every)
         self._open: dict[int, tuple[FileJournal, Token[Journal | None]]] = {}  # by the fits under way
 
-    def setup(self, estimator: Any, context: Any) -> None:
+    def setup(self, estimator: object, context: object) -> None:
         """Nothing is written before the data are known."""
 
     def on_fit_task_begin(
@@ -83,7 +83,7 @@ class Checkpoint:
             journal.is_complete = not (journal.was_interrupted or missed)
         return False
 
-    def teardown(self, estimator: Any, context: Any) -> None:
+    def teardown(self, estimator: object, context: object) -> None:
         """Write what is not written yet, whatever ended the fit."""
         journal, token = self._open.pop(id(estimator), (None, None))
         if journal is not None and token is not None:
@@ -212,7 +212,7 @@ class FileJournal(Journal):
                 return record[2], record[3]
         return 0, None
 
-    def keep_sum(self, question: str, n_terms: int, value: Any) -> None:
+    def keep_sum(self, question: str, n_terms: int, value: object) -> None:
         """Replace the file of the sum under way, if the last time is long ago."""
         if time.monotonic() - self.written >= self.every:
             self._flush()

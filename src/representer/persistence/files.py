@@ -84,7 +84,7 @@ def write_model(
     return file
 
 
-def _text(content: Any, indent: int | None = None) -> bytes:
+def _text(content: object, indent: int | None = None) -> bytes:
     return json.dumps(content, indent=indent, ensure_ascii=False, allow_nan=False).encode("utf-8", "surrogatepass")
 
 

@@ -133,7 +133,7 @@ def _layers() -> Mapping[str, type]:
     return MappingProxyType({name_of(kind): kind for kind in layers if issubclass(kind, torch.nn.Module)})
 
 
-def _resolved(name: Any) -> Any:
+def _resolved(name: object) -> Any:
     """What a name that the user trusts means."""
     if not isinstance(name, str):
         if isinstance(name, type) or callable(name):

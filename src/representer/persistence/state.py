@@ -16,6 +16,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import date, datetime
 from functools import cached_property, partial
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
@@ -28,8 +29,10 @@ from torch import Tensor
 from representer.persistence.container import ModelFileError
 from representer.persistence.known import PLAIN_TYPES, Known, name_of
 from representer.persistence.molecules import molecule_record, molecule_state
-from representer.samples import SparseRows
-from representer.samples.records import ABSENT, Absent
+from representer.samples import ABSENT, Absent, SparseRows
+
+Json = Any  # what a file of JSON holds
+Node = dict[str, Json]  # what a file says of one object
 
 SPARSE = {kind.__name__: kind for kind in (SparseRows, sparse.csr_array, sparse.csr_matrix)}
 TENSOR_TYPES = {
@@ -47,7 +50,7 @@ class Writer:
 
     def __init__(self, known: Known) -> None:
         self.known = known
-        self.nodes: list[dict[str, Any]] = []
+        self.nodes: list[Node] = []
         self.arrays: dict[str, np.ndarray] = {}
         self.foreign: set[str] = set()  # names that whoever loads the file must trust
         self._places: dict[int, int] = {}
@@ -63,9 +66,11 @@ class Writer:
             return value if math.isfinite(value) else {"float": repr(value)}
         if kind in INLINE:
             return INLINE[kind](self, value)
+        if isinstance(value, date):
+            return _moment(value)
         return {"node": self._node(value)}
 
-    def _node(self, value: Any) -> int:
+    def _node(self, value: object) -> int:
         place = self._places.get(id(value))
         if place is None:
             self._places[id(value)] = -1
@@ -77,7 +82,7 @@ class Writer:
             raise self._refusal("refers to itself", "Break the cycle.")
         return place
 
-    def _described(self, value: Any) -> dict[str, Any]:
+    def _described(self, value: object) -> Node:
         kind = type(value)
         for base, describe in NODES.items():
             if kind is base:
@@ -97,21 +102,21 @@ class Writer:
         return molecule_state(value) or self._network(value) or self._instance(value)
 
     # -- kinds --------------------------------------------------------------------------------------------------------
-    def _items(self, values: Any) -> list[Any]:
+    def _items(self, values: Any) -> list[Json]:
         entries = []
         for i, value in enumerate(values):
             with self._at(f"[{i}]"):
                 entries.append(self.value(value))
         return entries
 
-    def _pairs(self, values: dict[Any, Any]) -> list[Any]:
+    def _pairs(self, values: dict[Any, Any]) -> list[Json]:
         pairs = []
         for key, value in values.items():
             with self._at(f"[{key!r}]"):
                 pairs.append([self.value(key), self.value(value)])
         return pairs
 
-    def _array(self, array: np.ndarray) -> dict[str, Any]:
+    def _array(self, array: np.ndarray) -> Node:
         """Where an array is stored; its type and shape where safetensors does not have them, and its order."""
         if array.dtype.kind in "OV":
             raise self._refusal(f"is an array of type {array.dtype}", "")
@@ -120,27 +125,27 @@ class Writer:
         stored = np.ascontiguousarray(array.T if order == "F" else array).reshape(
             array.T.shape if order == "F" else array.shape
         )
-        entry: dict[str, Any] = {"at": name, "order": order}
+        entry: Node = {"at": name, "order": order}
         if array.dtype.kind not in NUMBERS or array.dtype.itemsize > 8 or not array.dtype.isnative:
             entry |= {"dtype": array.dtype.str, "shape": list(stored.shape)}
             stored = np.frombuffer(stored.tobytes(), dtype=np.uint8)
         self.arrays[name] = stored
         return entry
 
-    def _ndarray(self, array: np.ndarray) -> dict[str, Any]:
+    def _ndarray(self, array: np.ndarray) -> Node:
         if array.dtype.kind == "O":
             return {"objects": [list(array.shape), self._items(array.ravel().tolist())]}
         return {"array": self._array(array)}
 
-    def _sparse(self, rows: Any) -> dict[str, Any]:
+    def _sparse(self, rows: Any) -> Node:
         parts = [self._array(part) for part in (rows.data, rows.indices, rows.indptr)]
         return {"sparse": [type(rows).__name__, list(rows.shape), *parts]}
 
-    def _random_state(self, generator: np.random.RandomState) -> dict[str, Any]:
+    def _random_state(self, generator: np.random.RandomState) -> Node:
         name, keys, *rest = tuple(generator.get_state(legacy=True))
         return {"random state": [name, self._array(np.asarray(keys)), *rest]}
 
-    def _network(self, graph: Any) -> dict[str, Any] | None:
+    def _network(self, graph: Any) -> Node | None:
         """A networkx graph as its nodes and edges; None for anything else."""
         kind = type(graph)
         if kind.__module__ not in ("networkx.classes.graph", "networkx.classes.digraph"):
@@ -149,12 +154,12 @@ class Writer:
         parts = (graph.graph, [(node, data) for node, data in graph.nodes(data=True)], edges)
         return {"network": [graph.is_directed(), *map(self.value, parts)]}
 
-    def _type(self, kind: type) -> dict[str, Any]:
+    def _type(self, kind: type) -> Node:
         if PLAIN_TYPES.get(kind.__name__) is kind:
             return {"type": kind.__name__}
         return {"type": self._named(kind, "class")}
 
-    def _instance(self, value: Any) -> dict[str, Any]:
+    def _instance(self, value: object) -> Node:
         kind = type(value)
         name = self._named(kind, "class")
         plain = all(getattr(kind, name) is getattr(object, name) for name in ("__reduce_ex__", "__reduce__"))
@@ -165,7 +170,7 @@ class Writer:
             state = (state[0] or {}) | (state[1] or {})
         if not isinstance(state, dict):
             raise self._refusal(f"is a {name}, whose state is no dict of attributes", "")
-        fields: dict[str, Any] = {}
+        fields: Node = {}
         for attribute, part in state.items():
             if attribute not in OMITTED and not is_cache(kind, attribute):
                 with self._at(f".{attribute}"):
@@ -173,7 +178,7 @@ class Writer:
         return {"instance": [name, fields]}
 
     # -- names --------------------------------------------------------------------------------------------------------
-    def _named(self, thing: Any, what: str) -> str:
+    def _named(self, thing: object, what: str) -> str:
         """The name of a class or a function, which must be found where it says that it is."""
         name = name_of(thing)
         if "<" in name or name.startswith("None."):
@@ -197,12 +202,20 @@ class Writer:
         return ModelFileError(f"{path} {what}: a model file cannot hold it. {advice}".rstrip())
 
 
+def _moment(value: date) -> dict[str, str]:
+    """A date or a moment as text; one of pandas becomes that of Python, to the microsecond."""
+    if not isinstance(value, datetime):
+        return {"date": value.isoformat()}
+    plain: datetime = value.to_pydatetime(warn=False) if hasattr(value, "to_pydatetime") else value
+    return {"moment": plain.isoformat()}
+
+
 def is_cache(kind: type, attribute: str) -> bool:
     """Is an attribute of a class only kept to save time?"""
     return isinstance(getattr(kind, attribute, None), cached_property)
 
 
-Describe = Callable[[Writer, Any], dict[str, Any]]
+Describe = Callable[[Writer, Any], Node]
 # Immutable values, which have no identity.
 INLINE: dict[type, Describe] = {
     tuple: lambda writer, value: {"tuple": writer._items(value)},
@@ -231,13 +244,13 @@ NODES: dict[type, Describe] = {
 class Reader:
     """Makes values of nodes and arrays, by the closed list of what may be made."""
 
-    def __init__(self, nodes: list[dict[str, Any]], arrays: dict[str, np.ndarray], known: Known) -> None:
+    def __init__(self, nodes: list[Node], arrays: dict[str, np.ndarray], known: Known) -> None:
         self.arrays, self.known = arrays, known
         self._made: list[Any] = []
         for node in nodes:
             self._made.append(self.value(node))
 
-    def value(self, entry: Any) -> Any:
+    def value(self, entry: object) -> Any:
         """The value that JSON stands for."""
         if entry is None or isinstance(entry, bool | int | str | float):
             return entry
@@ -249,19 +262,19 @@ class Reader:
             raise ModelFileError(f"The state holds something of the kind {kind!r}, which this version does not know.")
         return make(self, content)
 
-    def values(self, entries: Any) -> list[Any]:
+    def values(self, entries: object) -> list[Json]:
         """The values of a list."""
         if not isinstance(entries, list):
             raise ModelFileError("The state lacks a list where one is expected.")
         return [self.value(entry) for entry in entries]
 
-    def node(self, place: Any) -> Any:
+    def node(self, place: object) -> Any:
         """A node that has been made."""
         if type(place) is not int or not 0 <= place < len(self._made):
             raise ModelFileError(f"The state refers to node {place!r}, which does not come before.")
         return self._made[place]
 
-    def array(self, entry: dict[str, Any]) -> np.ndarray:
+    def array(self, entry: Node) -> np.ndarray:
         """A stored array, with its own memory."""
         stored = self.arrays[entry["at"]]
         if "dtype" in entry:
@@ -270,7 +283,7 @@ class Reader:
         array = stored.copy()
         return array.T if entry["order"] == "F" else array
 
-    def instance(self, content: Any) -> Any:
+    def instance(self, content: Json) -> Any:
         """An instance of a class on the list, without a call of its constructor."""
         name, fields = content
         kind = self.known.class_called(name)
@@ -284,7 +297,7 @@ class Reader:
             object.__setattr__(made, attribute, part)
         return made
 
-    def record(self, content: Any) -> Any:
+    def record(self, content: Json) -> Any:
         """A tuple of a class on the list, such as a named one."""
         name, entries = content
         kind = self.known.class_called(name)
@@ -294,7 +307,7 @@ class Reader:
         return tuple.__new__(kind, values)
 
 
-def completed_state(kind: type, state: dict[str, Any]) -> dict[str, Any]:
+def completed_state(kind: type, state: Node) -> Node:
     """The state with the defaults of arguments that it lacks, because an older version did not have them.
 
     A state with attributes that the class does not have, or with some that hide its methods, is refused.
@@ -328,16 +341,16 @@ def _defaults(kind: type) -> dict[str, Callable[[], Any] | None]:
     return makers
 
 
-def _itself(value: Any) -> Any:
+def _itself(value: object) -> Any:
     return value
 
 
-def _is_code(attribute: Any) -> bool:
+def _is_code(attribute: object) -> bool:
     """Is an attribute of a class a method or a property?"""
     return callable(attribute) or isinstance(attribute, property | cached_property)
 
 
-def plain_type(text: Any) -> np.dtype:
+def plain_type(text: object) -> np.dtype:
     """A NumPy type of fixed size, without objects."""
     dtype = np.dtype(text) if isinstance(text, str) else None
     if dtype is None or dtype.hasobject or dtype.names is not None or not dtype.itemsize:
@@ -345,7 +358,7 @@ def plain_type(text: Any) -> np.dtype:
     return dtype
 
 
-def _sparse_rows(reader: Reader, content: Any) -> Any:
+def _sparse_rows(reader: Reader, content: Json) -> Any:
     name, shape, *parts = content
     data, indices, indptr = (reader.array(part) for part in parts)
     rows = SPARSE[name]((data, indices, indptr), shape=tuple(int(n) for n in shape))
@@ -353,7 +366,7 @@ def _sparse_rows(reader: Reader, content: Any) -> Any:
     return rows
 
 
-def _objects(reader: Reader, content: Any) -> np.ndarray:
+def _objects(reader: Reader, content: Json) -> np.ndarray:
     shape, entries = content
     values = reader.values(entries)
     array = np.empty(len(values), dtype=object)
@@ -362,14 +375,14 @@ def _objects(reader: Reader, content: Any) -> np.ndarray:
     return array.reshape([int(n) for n in shape])
 
 
-def _random_generator(reader: Reader, content: Any) -> np.random.RandomState:
+def _random_generator(reader: Reader, content: Json) -> np.random.RandomState:
     name, keys, *rest = content
     generator = np.random.RandomState(0)
     generator.set_state((str(name), reader.array(keys), *map(reader.value, rest)))
     return generator
 
 
-def _networkx_graph(reader: Reader, content: Any) -> Any:
+def _networkx_graph(reader: Reader, content: Json) -> Any:
     import networkx
 
     directed, attributes, nodes, edges = content
@@ -380,16 +393,16 @@ def _networkx_graph(reader: Reader, content: Any) -> Any:
     return graph
 
 
-def _type_called(reader: Reader, name: Any) -> type:
+def _type_called(reader: Reader, name: Json) -> type:
     return PLAIN_TYPES[name] if name in PLAIN_TYPES else reader.known.class_called(name)
 
 
-def _parameter(reader: Reader, content: Any) -> torch.nn.Parameter:
+def _parameter(reader: Reader, content: Json) -> torch.nn.Parameter:
     entry, learned = content
     return torch.nn.Parameter(torch.from_numpy(reader.array(entry)), requires_grad=bool(learned))
 
 
-def _pairs(reader: Reader, content: Any) -> list[tuple[Any, Any]]:
+def _pairs(reader: Reader, content: Json) -> list[tuple[Any, Any]]:
     return [(reader.value(key), reader.value(value)) for key, value in content]
 
 
@@ -404,6 +417,8 @@ MAKERS: dict[str, Callable[[Reader, Any], Any]] = {
     "range": lambda reader, content: range(*map(int, content)),
     "torch type": lambda reader, name: TENSOR_TYPES[name],
     "absent": lambda reader, content: ABSENT,
+    "date": lambda reader, text: date.fromisoformat(text),
+    "moment": lambda reader, text: datetime.fromisoformat(text),
     "device": lambda reader, name: torch.device(name),
     "list": Reader.values,
     "dict": lambda reader, content: dict(_pairs(reader, content)),

@@ -49,7 +49,7 @@ class Decoder(Value, ABC):
         return self
 
     @abstractmethod
-    def decode(self, embedding: Embedding, X: Data | None = None) -> Any:
+    def decode(self, embedding: Embedding, X: Data | None = None) -> Data:
         """One object for each element; X are the inputs they were predicted from, for decoders that ask for them."""
 
     def _state(self, name: str) -> Any:
@@ -77,19 +77,19 @@ class Custom(Decoder):
     def __init__(self, function: Any):
         self.function = function
 
-    def decode(self, embedding: Embedding, X: Data | None = None) -> Any:
+    def decode(self, embedding: Embedding, X: Data | None = None) -> Data:
         """What the function returns, checked for its length."""
         return _one_each(self.function(embedding, X), len(embedding), "The decoder function")
 
 
-def _one_each(objects: Data, n: int, who: str) -> Any:
+def _one_each(objects: Data, n: int, who: str) -> Data:
     if not hasattr(objects, "__len__") or len(objects) != n:
         got = f"{len(objects)} objects" if hasattr(objects, "__len__") else type(objects).__name__
         raise ValueError(f"{who} must return one object for each of the {n} predictions; it returned {got}.")
     return objects
 
 
-def as_decoder(decoder: Any) -> Decoder:
+def as_decoder(decoder: object) -> Decoder:
     """A decoder from a decoder, a name (``"candidates"``, ``"direct"`` …) or a function of (embedding, X).
 
     Examples
@@ -111,7 +111,7 @@ def as_decoder(decoder: Any) -> Decoder:
 
 
 # -- scores -----------------------------------------------------------------------------------------------------------
-def candidate_scores(embedding: Embedding, candidates: Data, *, diagonal: Any | None = None) -> Tensor:
+def candidate_scores(embedding: Embedding, candidates: Data, *, diagonal: Data | None = None) -> Tensor:
     """2⟨g, φ(y)⟩ − ‖φ(y)‖², (q, c): ‖g‖² minus the squared distance of candidate y from g. Higher is better.
 
     One matrix product, in blocks of candidates, and evaluations of the kernel between candidates and anchors.
@@ -141,7 +141,7 @@ def candidate_scores(embedding: Embedding, candidates: Data, *, diagonal: Any | 
     return all_scores.mT
 
 
-def prepared_like(embedding: Embedding, Y: Data) -> Any:
+def prepared_like(embedding: Embedding, Y: Data) -> Data:
     """Outputs as the kernel takes them, vectors in the precision and on the device of an embedding, and as wide."""
     Y = embedding.kernel.prepare(Y)
     if not isinstance(Y, Tensor):
@@ -158,7 +158,7 @@ def check_width(kernel: Kernel, Y: Data, width: int) -> None:
         raise ValueError(f"These outputs have {Y.shape[-1]} {what}, but the training outputs have {width}.")
 
 
-def squared_norms(embedding: Embedding, Y: Data, diagonal: Any | None = None) -> Tensor:
+def squared_norms(embedding: Embedding, Y: Data, diagonal: Data | None = None) -> Tensor:
     """The values l(y, y) of prepared outputs."""
     kernel, like = embedding.kernel, embedding.weights
     if kernel.domain != "gram":

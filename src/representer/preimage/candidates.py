@@ -55,7 +55,7 @@ class Candidates(Decoder):
 
     short_name = "candidates"
 
-    def __init__(self, candidates: Data | None = None, *, diagonal: Any | None = None):
+    def __init__(self, candidates: Data | None = None, *, diagonal: Data | None = None):
         self.candidates = candidates
         self.diagonal = diagonal
 
@@ -78,7 +78,7 @@ class Candidates(Decoder):
             self._objects if isinstance(prepared, Tensor) else prepared
         )  # a fitted learner keeps no tensors
 
-    def decode(self, embedding: Embedding, X: Data | None = None) -> Any:
+    def decode(self, embedding: Embedding, X: Data | None = None) -> Data:
         """The best candidate of each element, the first of equals."""
         if callable(self.candidates):
             best = [pick(objects, rows)[0] for objects, rows, _ in self._own_best(embedding, 1, X)]
@@ -102,7 +102,7 @@ class Candidates(Decoder):
         values, rows = self._shared_best(embedding, k)
         return self._answers(embedding, rows), values.cpu().numpy()
 
-    def _answers(self, embedding: Embedding, rows: Tensor) -> Any:
+    def _answers(self, embedding: Embedding, rows: Tensor) -> Data:
         return rows.cpu().numpy() if embedding.kernel.domain == "gram" else pick(self._objects, rows.cpu().numpy())
 
     def _shared_best(self, embedding: Embedding, k: int) -> tuple[Tensor, Tensor]:
@@ -159,7 +159,7 @@ def _best(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 # -- collections of objects -------------------------------------------------------------------------------------------
-def as_objects(Y: Data) -> Any:
+def as_objects(Y: Data) -> Data:
     """A collection that can be indexed: arrays (also of tensors and frames), sparse rows or a list."""
     if isinstance(Y, Tensor):
         return Y.detach().cpu().numpy()
@@ -168,7 +168,7 @@ def as_objects(Y: Data) -> Any:
     return Y if isinstance(Y, np.ndarray | SparseRows) else SparseRows(Y) if hasattr(Y, "tocsr") else list(Y)
 
 
-def pick(objects: Data, rows: np.ndarray) -> Any:
+def pick(objects: Data, rows: np.ndarray) -> Data:
     """The objects with these numbers, in the shape of ``rows``: an array from an array, lists from a list."""
     if isinstance(objects, np.ndarray) or (isinstance(objects, SparseRows) and rows.ndim == 1):
         return objects[rows]
@@ -177,12 +177,12 @@ def pick(objects: Data, rows: np.ndarray) -> Any:
     return [objects[int(i)] for i in rows]
 
 
-def _items(X: Data) -> Any:
+def _items(X: Data) -> Data:
     """One input after another: rows of arrays and frames."""
     return X.to_numpy() if hasattr(X, "to_numpy") else X
 
 
-def _as_collection(kernel: Kernel, candidates: Data, who: str) -> Any:
+def _as_collection(kernel: Kernel, candidates: Data, who: str) -> Data:
     """Candidates as a collection; vectors as the rows of an array, of which numbers are those of one entry."""
     if kernel.domain == "records":
         return as_records(candidates)
@@ -198,7 +198,7 @@ def _as_collection(kernel: Kernel, candidates: Data, who: str) -> Any:
     return array.reshape(-1, 1) if array.ndim == 1 else array
 
 
-def _not_empty(candidates: Data, who: str) -> Any:
+def _not_empty(candidates: Data, who: str) -> Data:
     if candidates is None or is_single(candidates):
         raise ValueError(f"{who} must be a collection of outputs; got {candidates!r:.80}. Put one output in a list.")
     if not hasattr(candidates, "__len__") and not hasattr(candidates, "shape"):
@@ -225,5 +225,5 @@ def _first_of_equals(objects: Data) -> np.ndarray | None:
     return None if len(first) == len(objects) else np.fromiter(first.values(), dtype=np.int64)
 
 
-def _key(item: Any) -> Hashable:
+def _key(item: object) -> Hashable:
     return tuple(map(_key, item)) if isinstance(item, list | tuple | np.ndarray) else item

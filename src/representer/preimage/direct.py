@@ -54,7 +54,7 @@ class Direct(Decoder):
                 "Candidates(), for vectors Gradient(), or Direct(inverse) for features that are one to one."
             )
 
-    def decode(self, embedding: Embedding, X: Data | None = None) -> Any:
+    def decode(self, embedding: Embedding, X: Data | None = None) -> Data:
         """Sums of the training outputs, or what the inverse makes of their features."""
         kernel, weights = embedding.kernel, embedding.weights
         if self.inverse is None:
@@ -92,7 +92,7 @@ def _both_orders(pair: Sum) -> Iterator[tuple[Kernel, Kernel]]:
     yield pair.right, pair.left
 
 
-def combination(kernel: Kernel, anchors: Data, weights: Tensor) -> Any:
+def combination(kernel: Kernel, anchors: Data, weights: Tensor) -> Data:
     """The vectors (q, d), or the curves with the times of all anchors, nearest to Σ_i w_i φ(y_i) of a linear kernel.
 
     Features that are centred at m give Σ w_i y_i + (1 − Σ w_i) m.
@@ -108,7 +108,7 @@ def combination(kernel: Kernel, anchors: Data, weights: Tensor) -> Any:
     return [_added(curve, other) for curve, other in zip(total, offset, strict=True)]
 
 
-def _center(kernel: Any) -> Any | None:
+def _center(kernel: object) -> Any | None:
     """The anchors at which a linear kernel is centred, if it is."""
     if isinstance(kernel, Centered):
         return kernel._anchors(kernel.anchors)
@@ -117,7 +117,7 @@ def _center(kernel: Any) -> Any | None:
     return _center(kernel.kernel) if isinstance(kernel, Scaled) else None
 
 
-def weighted_sum(points: Data, weights: Tensor) -> Any:
+def weighted_sum(points: Data, weights: Tensor) -> Data:
     """Σ_i w_i p_i of vectors, an array (q, d), or of curves (times, values), which get the times of all points."""
     if isinstance(points, Tensor):
         return (weights @ points.to(weights)).cpu().numpy()

@@ -315,7 +315,7 @@ def components_for(coordinates: Tensor, share: float) -> int:
     return int((kept < share * (1.0 - torch.finfo(kept.dtype).eps * len(kept))).sum().item()) + 1
 
 
-def kernel_of_target(target: Any, kernel: Kernel | None, *, sparse: bool) -> Kernel | None:
+def kernel_of_target(target: object, kernel: Kernel | None, *, sparse: bool) -> Kernel | None:
     """The kernel whose RKHS is meant by ``target``; None where vectors are reconstructed as they are."""
     if isinstance(target, Kernel):
         return target
@@ -426,7 +426,7 @@ class AutoencoderProblem(DeepRegression):
 
     @cached_property
     def space(self) -> TargetSpace:
-        """Where reconstructions live."""
+        """The space in which reconstructions live: vectors, or the RKHS of a kernel."""
         restore, data = self._encoded[2], self.data
         kernel = original(self.model.kernel if restore.kernel is None else restore.kernel)
         scalar = kernel.kernel if isinstance(kernel, Decomposable) else None

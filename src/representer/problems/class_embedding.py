@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.approximation import Approximation, Nystroem, RandomFeatures
+from representer.approximation import Approximation
 from representer.functions import Expansion, FeatureFunction, Function, Stacked
 from representer.kernels import Kernel, Stationary
 from representer.objectives import HeldOutRisk, LeaveOneOutRisk, RademacherBound
@@ -24,12 +24,11 @@ from representer.problems.embedding import (
     EmbeddingSettings,
     InputGram,
     held_out_rows,
-    require_memory,
 )
 from representer.problems.stack import LogLoss, StackProblem, StackSolution
-from representer.samples import Block, InMemory, plain
+from representer.samples import Block, plain
 from representer.samples import rows as limits
-from representer.systems import FittedSystem, StackedSystem, ridge_system
+from representer.systems import FittedSystem, Scope, StackedSystem, ridge_system
 from representer.systems.support import Support
 
 # Beyond it, hyperparameters are learned on a subset: they are few, and a search costs many factorisations.
@@ -150,13 +149,13 @@ class ClassProblem(Problem):
     model: ClassModel
 
     @cached_property
-    def approximation(self) -> Approximation | None:
-        """What makes features of so many samples."""
-        return self.model.approximation and self.model.approximation.sized(self.samples.n)
+    def scope(self) -> Scope:
+        """Which samples are looked at, and what spans f."""
+        return Scope.of(self.model.approximation, self.samples.n)
 
     @cached_property
     def _adapted(self) -> Kernel:
-        return self.representation.adapted(self.model.kernel, repair=self.approximation is None)
+        return self.representation.adapted(self.model.kernel, repair=self.scope.spans_all)
 
     @property
     def free(self) -> list[str]:
@@ -170,23 +169,12 @@ class ClassProblem(Problem):
 
         These are all, or under an approximation a random part of many.
         """
-        kernel, approximation, samples = self.model.kernel, self.approximation, self.samples
-        if isinstance(approximation, Nystroem):
-            approximation.check(kernel, samples.n)
-        rows = np.arange(samples.n)
-        if approximation is not None:
-            rows = samples.random_rows(
-                limits.SEARCH_LIMIT, self.seed
-            )  # those that are held later are the first of them
-            samples.read_ahead(rows, approximation.rows(samples.n, self.seed))
+        kernel, samples = self.model.kernel, self.samples
+        self.scope.check(kernel, samples.n)
+        rows = self.scope.rows(samples, limits.SEARCH_LIMIT, self.seed)
+        self.scope.read_ahead(samples, rows, self.seed)  # those that are held later are the first of them
         block = samples.rows(rows).positive_part(pairwise=kernel.domain == "gram")
         return self._adapted.resolve(block.X), block
-
-    def _search_size(self, n: int) -> int:
-        """How many of n samples hyperparameters are learned on: as many as there are landmarks, but not too few."""
-        if self.approximation is None or isinstance(self.approximation, RandomFeatures):
-            return n
-        return min(n, max(self.approximation.size(n), limits.SMALLEST_SEARCH))
 
     def _batch(self, n: int) -> int:
         """How many of n samples are looked at at a time."""
@@ -196,8 +184,9 @@ class ClassProblem(Problem):
     def _require_memory(self, inputs: InputGram) -> None:
         """Refuse a fit that does not fit, before anything of size n × n exists."""
         learned = self.free and self.model.criterion is not None
-        searched = min(self._batch(inputs.n), self._search_size(inputs.n)) if learned else 0
-        require_memory(inputs.n, searched, self.approximation, self.representation.dtype.itemsize)
+        n = inputs.n
+        searched = min(self._batch(n), self.scope.search_size(n)) if learned else 0
+        self.scope.require_memory(n, searched, self.representation.dtype.itemsize, moved=n)
 
     def choose(self, settings: EmbeddingSettings) -> Choice:
         """What is free, chosen by the criterion; what is fixed stays."""
@@ -205,7 +194,7 @@ class ClassProblem(Problem):
         inputs = InputGram(block.X, kernel.domain == "gram")
         self._require_memory(inputs)
         if model.criterion is None:
-            n = self.samples.n if self.approximation is not None else inputs.n
+            n = len(self.samples.weighty())
             return Choice(kernel, inputs.scale(kernel) / n if model.alpha is None else model.alpha)
         if model.alpha is not None and not self.free:
             return Choice(kernel, model.alpha)
@@ -219,10 +208,8 @@ class ClassProblem(Problem):
         """The criterion of the samples that a search looks at, as a function of what is free."""
         model, (kernel, block) = self.model, self._seen
         inputs = InputGram(block.X, kernel.domain == "gram")
-        if isinstance(self.approximation, RandomFeatures):
-            inputs = inputs.drawn(self.approximation.features(kernel, inputs.X, seed=settings.seed))
-        elif self.approximation is not None:
-            inputs, block = _some(inputs, block, self._search_size(inputs.n), settings.seed)
+        inputs, block = _some(inputs, block, self.scope.search_size(inputs.n), settings.seed)
+        inputs = replace(inputs, features=self.scope.moved(kernel, inputs.X, settings.seed))
         size = self._batch(inputs.n)
         inputs = inputs.by_features(kernel, limit=size)
         if inputs.features is not None and model.batch_size == "auto":  # features are cheap however many samples
@@ -262,7 +249,7 @@ class ClassProblem(Problem):
                 choice.alpha,
                 self.representation,
                 intercept=model.intercept,
-                approximation=self.approximation,
+                approximation=model.approximation,
                 explicit=True,
                 solver="direct",
                 memory_limit=model.memory_limit,
@@ -287,8 +274,7 @@ class ClassProblem(Problem):
             block, loo = system.left_out_sample()
             sparing = isinstance(system, StackedSystem)
             calibration = calibrate_embedding(loo, block.Y, block.weights, sparing=sparing)
-            every = system.left_out() if self.approximation is None else loo  # those of weight zero, too
-            estimates = plain(every.to(self.representation.dtype))
+            estimates = plain(system.with_weightless(loo).to(self.representation.dtype))
             far = _far_field(system, function, calibration, block, loo)
         complexity = system.norm() * math.sqrt(largest)
         options = (choice, calibration, estimates, largest, complexity, loss, None, far)
@@ -316,6 +302,8 @@ def _far_field(
 
 def _some(inputs: InputGram, block: Block, size: int, seed: int) -> tuple[InputGram, Block]:
     """So many random samples, in order; of groups, whole ones."""
+    if size >= len(block):
+        return inputs, block
     if block.groups is not None:
         rows = torch.from_numpy(limits.sample_groups(block.groups.cpu().numpy(), size, seed))
     else:
@@ -335,11 +323,10 @@ def solve_stack(problems: list[ClassProblem], settings: EmbeddingSettings, weigh
         far = _far_field(stack.system, stack.function, calibration, block, values)
         own = [solution.loo_estimates for solution in stack.solutions]
         estimates = sum(w * member for w, member in zip(stack.system.weights, own, strict=True))
-    loss = None
-    if isinstance(samples, InMemory):
-        block, weight = samples.samples, samples.weight
-        losses = ClippedLogLoss(model.clip)(stack.function(problems[0].stored_inputs), block.Y)
-        loss = float(losses.sum() if block.weights is None else losses @ block.weights) / weight
+    loss, held = None, samples.held
+    if held is not None:
+        losses = ClippedLogLoss(model.clip)(stack.function(problems[0].stored_inputs), held.Y)
+        loss = float(losses.sum() if held.weights is None else losses @ held.weights) / samples.weight
     shares = stack.system.weights[:, 0]
     complexity = float(sum(w * own.complexity for w, own in zip(shares, stack.solutions, strict=True)))
     largest = max(own.largest for own in stack.solutions)

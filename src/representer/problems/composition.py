@@ -178,6 +178,11 @@ def custom_loss(function: Callable[..., Tensor], intercept: bool, penalty: Any) 
     return Loss(make, intercept, learnable=False)
 
 
+def mean_squared_error(F: Tensor, Y: Tensor, weights: Tensor | float = 1.0) -> Tensor:
+    """1/n Σ w_i‖y_i − f_i‖² with weights (n, 1) of mean one."""
+    return (weights * (F - Y) ** 2).sum() / len(Y)
+
+
 def convex_loss(name: str, intercept: bool, **options: float) -> Loss:
     """A convex loss with a solver of its own."""
     kinds: dict[str, Any] = {
@@ -223,7 +228,7 @@ class Composition(Value):
 class OuterBlock:
     """Outputs (in rotated coordinates) that share an outer Gram matrix."""
 
-    gram: Callable[[Any, Any], Tensor]
+    gram: Callable[[Data, Data | None], Tensor]
     outputs: Tensor
     fit: Any  # an objective of the Gram matrix, or of its factor where there are landmarks
     score: Any
@@ -354,7 +359,7 @@ class DeepProblem:
         return block.gram(Z if rows is None else take(Z, rows), None)
 
     # -- values -------------------------------------------------------------------------------------------------------
-    def images(self, points: Tensor, composition: Composition) -> list[Any]:
+    def images(self, points: Tensor, composition: Composition) -> list[Data]:
         """The data, and their images under each inner layer, for a batch of coordinates (b, m)."""
         if self.chain is None:
             return [self.X]
@@ -575,7 +580,7 @@ class DeepProblem:
             return (value, slope) if block.scale == 1.0 else (block.scale * value, block.scale * slope)
 
     # -- the solution -------------------------------------------------------------------------------------------------
-    def solve(self, point: Tensor) -> tuple[Expansion, Tensor, list[Any]]:
+    def solve(self, point: Tensor) -> tuple[Expansion, Tensor, list[Data]]:
         """f_1 at one point as an expansion on the images of the training samples (or landmarks), its intercept (p,),
         and the images."""
         with torch.no_grad():
@@ -704,7 +709,7 @@ def minimise(
 
 def outer_grams(
     kernel: OperatorKernel, p: int, like: Tensor
-) -> tuple[list[tuple[Callable[[Any, Any], Tensor], Tensor]], Tensor | None, bool]:
+) -> tuple[list[tuple[Callable[[Data, Data | None], Tensor], Tensor]], Tensor | None, bool]:
     """The scalar Gram matrices behind an operator-valued kernel and their outputs, the rotation, and: is it coupled?"""
     scalar = _scalar_kernel(kernel)
     if scalar is not None:
@@ -713,7 +718,7 @@ def outer_grams(
     if form is None:
         return [(partial(block_matrix, kernel, p), torch.arange(p))], None, True
 
-    def gram_of(weights: Tensor) -> Callable[[Any, Any], Tensor]:
+    def gram_of(weights: Tensor) -> Callable[[Data, Data | None], Tensor]:
         return lambda X, Y: form.gram(weights, X, Y)
 
     return [(gram_of(weights), outputs) for weights, outputs in form.groups()], form.rotation, False
@@ -740,7 +745,7 @@ def principal_start(chain: Chain, generator: torch.Generator, weights: Tensor | 
     A layer wider than its rank gets small random columns for the rest: at zero they would have no gradient.
     """
     coordinates: list[Tensor] = []
-    image: Any = None
+    image: Data = None
     for outputs in chain.outputs:
         factors = chain.factors if image is None else [chain._later_factor(part, image) for part in outputs.parts]
         pieces = []

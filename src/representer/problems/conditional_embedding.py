@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -12,33 +13,34 @@ from torch import Tensor
 
 from representer.approximation import Approximation, Landmarks, Nystroem, input_output_pair
 from representer.functions import ConditionalEmbedding, Embedding
-from representer.functions.conditional import best_bandwidth, proper
-from representer.kernels import Kernel, is_bounded
-from representer.linalg import note_residual
+from representer.kernels import Gaussian, Kernel, Laplacian
 from representer.objectives import HeldOut, LeaveOneOut
 from representer.objectives.squared import SquaredLoss
-from representer.operators import Representation, repaired_gram, silent_repairs
+from representer.operators import Representation, silent_repairs
 from representer.optimize import Choice, Problem, system_alpha
 from representer.problems.embedding import (
     EmbeddingSearch,
     EmbeddingSettings,
     InputGram,
     held_out_rows,
-    require_memory,
 )
-from representer.samples import Block, Data, Samples, evenly_spaced, take
+from representer.problems.stack import least_error
+from representer.samples import Block, Data, Samples
 from representer.samples import rows as limits
+from representer.systems import Scope
 from representer.systems.conditional import (
     CellSystem,
     TargetSource,
     WeightSystem,
     conditional_system,
-    target_factor,
+    searched_factor,
 )
-from representer.systems.support import faded
 
 # Beyond it, hyperparameters of an exact fit are learned on a random subset.
 LARGEST_BATCH = 1500
+# The kernels of targets on a line that are compared, in median distances: the loss of a wide Laplacian one is CRPS,
+# that of a narrow Gaussian one looks at densities.
+WIDE, NARROW = 8.0, 0.25
 
 
 @dataclass(frozen=True)
@@ -83,11 +85,12 @@ class ConditionalModel:
 
 @dataclass(frozen=True)
 class ConditionalSolution:
-    """The fitted embedding, its system, and alpha with the criterion there."""
+    """The fitted embedding, its system, the criterion at its alpha, and log densities of targets that were left out."""
 
     function: ConditionalEmbedding
     system: WeightSystem | CellSystem
     value: float | None
+    log_densities: Tensor | None = None
 
 
 class ConditionalProblem(Problem):
@@ -125,12 +128,17 @@ class ConditionalProblem(Problem):
     @cached_property
     def pair(self) -> tuple[Approximation, Nystroem | Landmarks] | None:
         """The approximations of so many inputs and targets."""
-        approximation, vectors = self.model.approximation, self.model.output_kernel.domain == "vectors"
-        return None if approximation is None else input_output_pair(approximation, self.samples.n, vectors=vectors)
+        vectors = self.model.output_kernel.domain == "vectors"
+        return input_output_pair(self.model.approximation, self.samples.n, vectors=vectors)
+
+    @cached_property
+    def scope(self) -> Scope:
+        """Which samples are looked at, and what spans f."""
+        return Scope.of(self.pair, self.samples.n)
 
     @cached_property
     def _adapted(self) -> Kernel:
-        return self.representation.adapted(self.model.kernel, repair=self.pair is None)
+        return self.representation.adapted(self.model.kernel, repair=self.scope.spans_all)
 
     @property
     def free(self) -> list[str]:
@@ -138,56 +146,54 @@ class ConditionalProblem(Problem):
         return self._adapted.free() if self.model.criterion is not None else []
 
     # -- the samples of a search --------------------------------------------------------------------------------------
+    def _read(self, rows: np.ndarray) -> Block:
+        """Samples of positive weight, with their numbers in the place of targets."""
+        block = replace(self.samples.rows(rows), Y=torch.from_numpy(rows))
+        return block.positive_part(pairwise=self.model.kernel.domain == "gram")
+
     @cached_property
     def _block(self) -> Block:
-        """The samples of positive weight that a search looks at, with their numbers: all, or a random part of many."""
-        if self.pair is None:
-            block = replace(self.samples.rows(np.arange(self.samples.n)), Y=torch.arange(self.samples.n))
-            return block.positive_part(pairwise=self.model.kernel.domain == "gram")
-        rows = self.samples.random_rows(limits.SEARCH_ROWS, self.seed)
-        return replace(self.samples.rows(rows), Y=torch.from_numpy(rows))
+        """The samples that a search looks at, with their numbers: all, or a random part of many."""
+        return self._read(self.scope.rows(self.samples, limits.SEARCH_ROWS, self.seed))
+
+    @cached_property
+    def _typical(self) -> Block:
+        """The samples that decide words in kernels, with their numbers."""
+        return self._read(self.scope.heuristic_rows(self.samples))
 
     @cached_property
     def kernel(self) -> Kernel:
         """The kernel where the data put it."""
-        if self.pair is None:
-            return self._adapted.resolve(self._block.X)
-        return self._adapted.resolve(self.samples.rows(evenly_spaced(self.samples.n, limits.HEURISTIC_ROWS)).X)
+        return self._adapted.resolve(self._typical.X)
 
     @cached_property
     def embedding(self) -> ConditionalEmbedding:
         """The output kernel with numbers, and all targets of an exact fit, without weights."""
-        output, source = self.model.output_kernel, self.targets
-        if self.pair is None:
-            options = (source.values, self.representation, self.model.intercept, self.flat, self.seed)
-            empty = ConditionalEmbedding(None, output, *options)
-            kernel = output.resolve(take(empty.prepared_anchors, self._block.Y))
-            return replace(empty, kernel=kernel)
-        some = source.rows(evenly_spaced(self.samples.n, limits.HEURISTIC_ROWS))
-        options = (None, self.representation, self.model.intercept, self.flat, self.seed)
-        return ConditionalEmbedding(None, output.resolve(source.prepared(some)), *options)
+        source = self.targets
+        kernel = self.model.output_kernel.resolve(source.prepared(source.rows(self._typical.Y.numpy())))
+        anchors = source.values if self.scope.spans_all else None
+        options = (self.representation, self.model.intercept, self.flat, self.seed)
+        return ConditionalEmbedding(None, kernel, anchors, *options)
 
     @cached_property
     def _factor(self) -> Tensor:
         """R (n, r) with R Rᵀ = l of the targets that a search looks at."""
-        kernel, rows = self.embedding.output_kernel, self._block.Y
-        if self.pair is None:
-            return target_factor(repaired_gram(kernel, self.embedding.prepared_anchors)[0])[rows]
-        return target_factor(repaired_gram(kernel, self.targets.prepared(self.targets.rows(rows.numpy())))[0])
+        return searched_factor(self.embedding, self.targets, self._block.Y)
+
+    @cached_property
+    def _inputs(self) -> InputGram:
+        return InputGram(self._block.X, self.model.kernel.domain == "gram")
 
     # -- the search ---------------------------------------------------------------------------------------------------
     def choose(self, settings: EmbeddingSettings) -> Choice:
         """What is free, chosen by the criterion; what is fixed stays, and a fit by sums chooses its own alpha."""
-        model, n = self.model, self.samples.n
-        if self.pair is None:
-            require_memory(n, min(n, LARGEST_BATCH), None, self.representation.dtype.itemsize)
+        model, n, exact = self.model, self.samples.n, self.scope.spans_all
+        self.scope.require_memory(n, min(n, LARGEST_BATCH), self.representation.dtype.itemsize)
+        if exact:
             self._factor  # noqa: B018  repairs, or raises, if the targets' Gram matrix is indefinite
-        searched = bool(self.free) or (model.alpha is None and (self.pair is None or model.criterion == "validation"))
-        if model.criterion is None or not searched:
-            inputs = InputGram(self._block.X, self.model.kernel.domain == "gram")
-            alpha = model.alpha
-            if alpha is None:  # a fit by sums has one of its own
-                alpha = 0.0 if self.pair is not None else inputs.scale(self.kernel) / inputs.n
+        judged = exact or model.criterion == "validation"  # else the sums of all samples choose alpha
+        if model.criterion is None or not (self.free or (model.alpha is None and judged)):
+            alpha = self._inputs.scale(self.kernel) / self._inputs.n if model.alpha is None else model.alpha
             return Choice(self.kernel, alpha)
         return self._search(settings).search()
 
@@ -198,7 +204,7 @@ class ConditionalProblem(Problem):
     def _search(self, settings: EmbeddingSettings) -> EmbeddingSearch:
         """The criterion of the samples that a search looks at, as a function of what is free."""
         model, kernel, block, R = self.model, self.kernel, self._block, self._factor
-        inputs = InputGram(block.X, kernel.domain == "gram")
+        inputs = self._inputs
         if inputs.n > LARGEST_BATCH:
             if block.groups is None:
                 order = torch.randperm(inputs.n, generator=torch.Generator().manual_seed(settings.seed))
@@ -213,7 +219,7 @@ class ConditionalProblem(Problem):
                 inputs = inputs.fixed(kernel)
         whole = dict[str, SquaredLoss]()
 
-        def objective(rows: Tensor | None, observer: Any) -> SquaredLoss:
+        def objective(rows: Tensor | None, observer: object) -> SquaredLoss:
             if rows is not None:
                 part = replace(block, X=R, Y=R).rows(rows.cpu().numpy())
                 return model.objective(part.X, part, settings.seed)
@@ -228,9 +234,8 @@ class ConditionalProblem(Problem):
     def solve(self, choice: Choice) -> ConditionalSolution:
         """The embedding and its system at the chosen kernel; alpha, too, unless the sums of a fit choose it."""
         model, scale = self.model, None
-        if self.pair is not None and model.criterion is None and model.alpha is None:
-            block = self.samples.rows(evenly_spaced(self.samples.n, limits.HEURISTIC_ROWS))
-            scale = InputGram(block.X).scale(choice.model)
+        if model.criterion is None and model.alpha is None:
+            scale = InputGram(self._typical.X, self.model.kernel.domain == "gram").scale(choice.model)
         by_validation = model.criterion == "validation" and model.alpha is None
         with torch.no_grad():
             system = conditional_system(
@@ -249,6 +254,12 @@ class ConditionalProblem(Problem):
             return settled(model, system, choice.value)
 
     # -- refits -------------------------------------------------------------------------------------------------------
+    def with_output_kernel(self, kernel: Kernel) -> ConditionalProblem:
+        """The same problem with another kernel of its targets."""
+        model, targets = replace(self.model, output_kernel=kernel), replace(self.targets, kernel=kernel)
+        options = {"flat": self.flat, "seed": self.seed, "inputs": self.inputs}
+        return ConditionalProblem(self.samples, targets, model, self.representation, **options)
+
     def with_samples(self, samples: Samples, inputs: Data, rows: np.ndarray) -> ConditionalProblem:
         """The same problem for samples that are these rows of its own, with their targets."""
         options = {"flat": self.flat, "seed": self.seed, "inputs": inputs}
@@ -263,33 +274,50 @@ def settled(
     model: ConditionalModel, system: WeightSystem | CellSystem, value: float | None = None
 ) -> ConditionalSolution:
     """The solution of a system; a fit by sums chooses alpha by its leave-one-out error, unless something else does."""
-    if isinstance(system, CellSystem):
-        alpha = model.alpha if model.alpha is not None else system.first_alpha
-        if alpha is None and system.scale is not None:
-            alpha = system.scale / system.n
-        if alpha is None:
-            alpha, value = system_alpha(system)
-        system = system.changed(alpha=alpha)
-        note_residual("the equations of the fit", system.residual)
-        return ConditionalSolution(system.function(), system.at_rest(), value)
-    note_residual("the equations of the fit", system.residual)
-    function = system.function()
-    if len(system.weights.anchors) <= limits.HELD_ROWS // 2 and model.criterion is not None:
-        function = by_left_out(function, system)
-    return ConditionalSolution(function, system, value)
+    system = system.settled(system_alpha if model.alpha is None else model.alpha)
+    value = value if system.value is None else system.value
+    function, log_densities = system.judged(model.criterion)
+    return ConditionalSolution(function, system.at_rest(), value, log_densities)
 
 
-def by_left_out(function: ConditionalEmbedding, system: WeightSystem) -> ConditionalEmbedding:
-    """The embedding with what left-out samples decide: where it fades far from all samples, and the bandwidth."""
-    weights = system.weights
-    if weights.intercept and weights.kernel.domain != "gram" and is_bounded(weights.kernel):
-        function = replace(function, weights=faded(weights, system.groups))
-    if function.kernel.domain == "vectors" and function.vectors("density").shape[1] == 1:
-        left_out, w = system.left_out(), weights.sample_weight
-        rows = np.arange(len(left_out)) if w is None else np.flatnonzero(w > 0)
-        some = torch.from_numpy(rows[evenly_spaced(len(rows), limits.MIDDLE_ROWS)])
-        shares = None if w is None else torch.from_numpy(w / w.sum()).to(left_out)
-        width = best_bandwidth(proper(left_out[some], shares), function.vectors("density"), some)
-        function = replace(function, bandwidth=width)
-    system.forget_inverse()
-    return function
+# -- kernels of targets -----------------------------------------------------------------------------------------------
+def best_solution(
+    problems: Sequence[ConditionalProblem], settings: EmbeddingSettings, *, learned: bool
+) -> tuple[ConditionalProblem, Choice, ConditionalSolution]:
+    """Of problems that differ in the kernel of inputs, the one of least criterion, with its choice and its solution.
+
+    ``learned`` says that the kernel of targets on a line is chosen, too: each of several is searched with, and a later
+    one is taken where its solution has more log density for left-out samples, beyond doubt.
+    """
+    kernels = line_kernels(problems[0]) if learned else []
+    candidates = [[problem.with_output_kernel(kernel) for problem in problems] for kernel in kernels] or [[*problems]]
+    best: tuple[ConditionalProblem, Choice, ConditionalSolution] | None = None
+    for candidate in candidates:
+        problem, choice = least_error(candidate, settings)
+        solution = problem.solve(choice)
+        if best is None or _is_likelier(solution.log_densities, best[2].log_densities):
+            best = problem, choice, solution
+        if choice.interrupted:
+            break
+    assert best is not None
+    return best
+
+
+def _is_likelier(log_densities: Tensor | None, others: Tensor | None) -> bool:
+    """Is the mean of the first the larger one, by two standard errors of the difference?"""
+    if log_densities is None or others is None:
+        return False
+    gains = log_densities - others
+    return bool(gains.mean() > 2.0 * gains.std(correction=0) / len(gains) ** 0.5)
+
+
+def line_kernels(problem: ConditionalProblem) -> list[Kernel]:
+    """The kernels of its targets that are compared: none where targets are not on a line, or nothing is left out."""
+    if not problem.scope.spans_all or problem.model.criterion is None or problem.targets.kernel.domain != "vectors":
+        return []
+    embedding = problem.embedding
+    if embedding.vectors("output_kernel").shape[1] != 1 or not isinstance(embedding.kernel, Gaussian):
+        return []
+    median = float(embedding.kernel.hyperparameter_values()["lengthscale"])
+    wide: list[Kernel] = [Laplacian(WIDE * median)]
+    return wide if problem.samples.n > limits.HELD_ROWS // 2 else [*wide, Gaussian(NARROW * median)]

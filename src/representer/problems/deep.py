@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.approximation import Nystroem
+from representer.approximation import Approximation
 from representer.functions import Composed, Expansion
 from representer.kernels import Precomputed
 from representer.linalg import (
@@ -54,8 +54,9 @@ from representer.problems.composition import (
     random_starts,
 )
 from representer.problems.outer import OuterFit, fit_outer
-from representer.samples import Block, Data, InMemory, Samples, SparseRows, digest, plain, remembered, take
+from representer.samples import Block, Data, Samples, SparseRows, digest, plain, remembered, take
 from representer.samples import rows as limits
+from representer.systems import Scope
 from representer.systems.exact import RidgeData, has_few_features
 from representer.values import Packing
 
@@ -438,7 +439,7 @@ class SeenSamples:
 
     @property
     def weights(self) -> np.ndarray | None:
-        """The samples' weights."""
+        """The weights of the samples, None where all are equal."""
         return None if self.block.weights is None else plain(self.block.weights)
 
 
@@ -492,7 +493,7 @@ class DeepModel:
     loss: Loss
     splits: Callable[[SeenSamples], Splits]
     criterion: str = "auto"
-    approximation: Nystroem | None = None
+    approximation: Approximation | None = None
     memory_limit: int | str | None = None
     metric: np.ndarray | None = None
     last: LastSolution | None = None
@@ -504,8 +505,8 @@ class DeepModel:
 
     @property
     def whole(self) -> bool:
-        """Do the inner layers see all samples that are in memory, however many?"""
-        return self.approximation is None or self.kernel.domain == "gram"
+        """Do the inner layers see all samples that are in memory, however many and by whatever features?"""
+        return self.kernel.domain == "gram"
 
 
 @dataclass(frozen=True)
@@ -621,28 +622,18 @@ class DeepRegression(Problem):
     @cached_property
     def seen(self) -> SeenSamples:
         """The samples that the inner layers see."""
-        samples, model, source = self.samples, self.model, self.samples
-        numbers, inputs, whole = np.arange(samples.n), self.inputs, False
-        if isinstance(samples, InMemory):
-            block, pairwise, whole = samples.samples, model.kernel.domain == "gram", model.whole
-            inputs = plain(block.X) if inputs is None else inputs
-            source = InMemory(block.positive_part(pairwise=pairwise))
-            if source.n < samples.n:
-                assert block.weights is not None
-                numbers = np.flatnonzero(plain(block.weights))
-                inputs = take(inputs, torch.from_numpy(numbers))
-                inputs = inputs[:, numbers] if pairwise else inputs
-        if whole or source.n <= limits.INNER_ROWS:
-            rows = np.arange(source.n)
-        else:
-            rows = source.random_rows(limits.INNER_ROWS, self.seed)
-        block = source.rows(rows)
-        if not isinstance(samples, InMemory):
-            inputs, how = plain(block.X), self.representation
-            block = replace(block, X=how.inputs(model.kernel, inputs), Y=how.tensor(block.Y))
-        elif len(rows) < source.n:
-            inputs = take(inputs, torch.from_numpy(rows))
-        return SeenSamples(block, inputs, numbers[rows], samples.n, rows, source if len(rows) < source.n else None)
+        pairwise, how = self.model.kernel.domain == "gram", self.representation
+        source, numbers = self.samples.positive_part(pairwise=pairwise), self.samples.weighty()
+        everyone = self.model.whole and source.held is not None
+        rows = self.scope.rows(source, source.n if everyone else limits.INNER_ROWS, self.seed)
+        block, numbers = source.rows(rows), numbers[rows]
+        inputs = plain(block.X)
+        if self.inputs is not None:
+            inputs = self.inputs if len(rows) == self.samples.n else take(self.inputs, torch.from_numpy(numbers))
+            inputs = inputs[:, numbers] if pairwise and len(rows) < self.samples.n else inputs
+        X, Y = (how.tensor(values) if isinstance(values, Tensor) else values for values in (block.X, block.Y))
+        block = replace(block, X=X, Y=Y)
+        return SeenSamples(block, inputs, numbers, self.samples.n, rows, source if len(rows) < source.n else None)
 
     @cached_property
     def data(self) -> Data:
@@ -667,13 +658,13 @@ class DeepRegression(Problem):
         return self.model.splits(self.seen)
 
     @cached_property
-    def approximation(self) -> Nystroem | None:
-        """What chooses landmarks among so many samples."""
-        return self.model.approximation and self.model.approximation.sized(self.samples.n)
+    def scope(self) -> Scope:
+        """Which samples are looked at, and what spans the outer function."""
+        return Scope.of(self.model.approximation, self.samples.n)
 
     @property
     def _max_rank(self) -> int | None:
-        return None if self.approximation is None else self.approximation.at_most(len(self.seen))
+        return self.scope.max_rank(len(self.seen))
 
     @cached_property
     def _prepared(self) -> tuple[Composition, Data, Restore]:
@@ -682,7 +673,7 @@ class DeepRegression(Problem):
     def _prepare(self) -> tuple[Composition, Data, Restore]:
         """The composition and the data that the fit works with, and the way back."""
         like = self.representation.tensor(np.zeros(1))
-        return precompute(self.model.composition, self.data, like, once=self.approximation is None)
+        return precompute(self.model.composition, self.data, like, once=self.scope.spans_all)
 
     @property
     def composition(self) -> Composition:
@@ -842,7 +833,7 @@ class DeepRegression(Problem):
             except KeyboardInterrupt:  # before the search had a first value: where it stood is kept
                 choice, last = _stopped(composition), []
         # Landmarks were chosen where all began: they may depend on each other where this search has ended.
-        return self._chosen(choice, (last if self.approximation is None else []) or images or None, settings, generator)
+        return self._chosen(choice, (last if self.scope.spans_all else []) or images or None, settings, generator)
 
     @cached_property
     def _linear(self) -> RidgeData | None:
@@ -896,7 +887,7 @@ class DeepRegression(Problem):
         if problem.chain is None:
             return [], False
         # A search over fewer landmarks than samples starts from here, and is ill conditioned where that is not near.
-        tol = max(settings.tol, EXPLORE_TOL) if self.approximation is None else settings.tol
+        tol = max(settings.tol, EXPLORE_TOL) if self.scope.spans_all else settings.tol
         starts = self.starts(problem, settings.n_restarts, generator)
         result = self.minimise(problem, starts, replace(settings, tol=tol, callback=keep_going), description="restarts")
         return problem.chain.images(problem.chain.split(result.point)), result.interrupted
@@ -995,21 +986,20 @@ class DeepRegression(Problem):
 
     def _landmarks(self, composition: Composition, rows: Tensor | None) -> Tensor | None:
         """Samples whose images span the outer function, chosen where the search starts."""
-        if self.approximation is None:
-            return None
-        kernel, image = composition.kernel, self.beginning.image
-        if image is None or not isinstance(kernel, Decomposable) or kernel.operator is not None:
-            raise ValueError(
-                "approximation= needs a scalar outer kernel and at least one inner layer; without inner layers use "
-                "OperatorRidge(approximation=…)."
-            )
-        if not self.model.loss.squared:
-            raise ValueError(
-                "approximation= is for squared loss. Use loss='squared', or fewer samples with approximation=None."
-            )
+        kernel, image, scope = composition.kernel, self.beginning.image, self.scope
+        scalar = isinstance(kernel, Decomposable) and kernel.operator is None
+        scope.require(
+            image is not None and scalar,
+            "approximation= needs a scalar outer kernel and at least one inner layer; without inner layers use "
+            "OperatorRidge(approximation=…).",
+        )
+        scope.require(
+            self.model.loss.squared,
+            "approximation= is for squared loss. Use loss='squared', or fewer samples with approximation=None.",
+        )
         rows = torch.arange(len(self.seen)) if rows is None else rows
-        nystroem = Nystroem(self.approximation.at_most(len(rows)), self.approximation.sampling)
-        return rows[nystroem.samples(kernel.kernel, image[rows], seed=self.seed)]
+        landmarks = scope.landmarks(kernel, rows if image is None else image[rows], self.seed)
+        return None if landmarks is None else rows[landmarks]
 
     def starts(self, problem: DeepProblem, n_restarts: int, generator: torch.Generator) -> Tensor:
         """Kernel PCA, and random coordinates around it."""

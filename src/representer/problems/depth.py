@@ -14,6 +14,7 @@ from torch import Tensor
 
 from representer.functions import Composed, Layer
 from representer.kernels import Gaussian, Laplacian, Matern, Polynomial, Standardized
+from representer.linalg import least_squares
 from representer.operators import Decomposable
 from representer.optimize import Choice, Problem, SearchSettings
 from representer.problems.composition import Composition
@@ -29,7 +30,7 @@ from representer.problems.stack import (
 )
 from representer.samples import Block, Data, InMemory, Samples, plain
 from representer.systems.composed import ComposedSystem
-from representer.systems.ridge import ExactSystem, ridge_system
+from representer.systems.ridge import FittedSystem, ridge_system
 
 # Of fewer samples than these, held-out folds cannot tell whether an inner layer pays.
 FEWEST_SAMPLES = 20
@@ -75,7 +76,7 @@ class LightRegression(DeepRegression):
         """The images of all samples under the affine map that gives those of some."""
         rows, X = self.splits.rows, self.kernel_data
         ones = torch.cat([X, torch.ones_like(X[:, :1])], 1)
-        return [ones @ torch.linalg.lstsq(ones[rows], images[0], driver="gelsd").solution]
+        return [ones @ least_squares(ones[rows], images[0])]
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,7 @@ class DepthProblem(StackProblem):
 
 # -- where the inner layer begins -------------------------------------------------------------------------------------
 def deepened(
-    members: Sequence[FittedMember], stacking: Stacking, n_features: int, alpha: Any
+    members: Sequence[FittedMember], stacking: Stacking, n_features: int, alpha: object
 ) -> list[tuple[Composition, np.ndarray | None]]:
     """Compositions that begin as shallow fits: an affine layer before a smooth kernel, and before a rough one.
 
@@ -215,8 +216,7 @@ def accepted_composition(solution: StackSolution) -> DeepSolution | None:
 def composed_system(solution: DeepSolution) -> ComposedSystem:
     """The system of a fitted composition: its outer function on images, and predictions of refits without each fold."""
     problem, inner = solution.regression, solution.function.inner
-    assert isinstance(problem.samples, InMemory)
-    block, how = problem.samples.samples, replace(problem.representation, sparse=False)
+    block, how = problem.samples.rows(np.arange(problem.samples.n)), replace(problem.representation, sparse=False)
     images = solution.function.images(problem.stored_inputs)[-1]
     kernel = how.adapted(solution.composition.kernel, repair=True)
     outer = ridge_system(
@@ -227,7 +227,6 @@ def composed_system(solution: DeepSolution) -> ComposedSystem:
         intercept=problem.model.loss.intercept,
         seed=problem.seed,
     )
-    assert isinstance(outer, ExactSystem)
     system = ComposedSystem(
         alpha=outer.alpha,
         fit_intercept=outer.fit_intercept,
@@ -239,7 +238,7 @@ def composed_system(solution: DeepSolution) -> ComposedSystem:
     return system
 
 
-def held_out_predictions(solution: DeepSolution, outer: ExactSystem) -> Tensor:
+def held_out_predictions(solution: DeepSolution, outer: FittedSystem) -> Tensor:
     """The prediction (n, p) for each sample by a refit without its fold.
 
     Samples that no fold holds out have leave-one-out predictions of the outer function.

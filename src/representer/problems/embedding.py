@@ -11,9 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.approximation import Approximation, FourierFeatures, RandomFeatures
 from representer.kernels import Kernel, Neural
-from representer.linalg import NotPositiveDefiniteError, recycling, require
+from representer.linalg import NotPositiveDefiniteError, recycling
 from representer.notices import warn
 from representer.objectives.squared import OnFactor, SquaredLoss
 from representer.operators import Adapted, original, repaired_gram, silent_repairs
@@ -100,10 +99,6 @@ class InputGram:
         size = kernel.n_features(self.X)
         return self if size is None or size >= limit else replace(self, features=_explicit)
 
-    def drawn(self, features: FourierFeatures) -> InputGram:
-        """By random features, as a function of the kernel whose frequencies were drawn."""
-        return replace(self, features=lambda kernel, X: FourierFeatures(kernel, features.frequencies)(X))
-
     def fixed(self, kernel: Kernel) -> InputGram:
         """The Gram matrix of a kernel of which nothing is learned."""
         if self.features is not None:
@@ -134,17 +129,6 @@ def _explicit(kernel: Kernel, X: Data) -> Tensor:
     features = kernel.features(X)
     assert features is not None  # asked before
     return features
-
-
-def require_memory(n: int, searched: int, approximation: Approximation | None, element_size: int) -> None:
-    """Estimate what a fit to n samples and a search on some of them need before anything of size n × n exists."""
-    if approximation is not None:  # the search; the fit is by blocks
-        m = approximation.size(n) if isinstance(approximation, RandomFeatures) else 0
-        elements, advice = max(4 * n * m, 8 * searched**2), "Use fewer components, or a smaller batch_size."
-    else:
-        elements = max(8 * searched**2, 3 * n**2)
-        advice = "Use approximation=Nystroem(m) or RandomFeatures(m), a smaller batch_size, or fewer samples."
-    require(elements * element_size, what=f"A fit to {n} samples", advice=advice)
 
 
 def on_device(kernel: Kernel, device: str | None) -> Kernel:
@@ -241,7 +225,7 @@ def bent(point: Tensor, bound: Tensor, sign: float = 1.0) -> Tensor:
     return torch.where(gap > 36.0, point, sign * (bound - BEND * torch.nn.functional.softplus(gap.clamp(max=36.0))))
 
 
-def start_value(name: str, value: Any, shape: torch.Size, constraint: Constraint) -> Tensor:
+def start_value(name: str, value: object, shape: torch.Size, constraint: Constraint) -> Tensor:
     """A value of ``start``: one number, or one for each entry."""
     wanted = "a number" if not len(shape) else f"a number or an array of shape {tuple(shape)}"
     try:

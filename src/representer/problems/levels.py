@@ -56,6 +56,7 @@ from representer.optimize.stiefel import (
 from representer.preimage import Network
 from representer.samples import Block, Data, InMemory, Samples, digest, plain, remembered, take
 from representer.samples import rows as limits
+from representer.systems import Scope
 from representer.values import Real, is_count, is_real, number, packing, same
 
 Hidden = list[Tensor]
@@ -321,7 +322,7 @@ class LevelEnergy:
             return state, proposals, [(j, p.vectors, p.values, p.residual) for j, p in self.ritz.items()]
 
         state, proposals, pairs = remembered(question, answer)
-        self.ritz = {j: RitzPairs(*pair) for j, *pair in pairs}
+        self.ritz = {j: RitzPairs(vectors, values, residual) for j, vectors, values, residual in pairs}
         return state, proposals
 
     def swept(self, hidden: Hidden, tol: float | None, *, coupled: bool = True) -> tuple[Stationarity, Hidden]:
@@ -903,16 +904,9 @@ class LevelsProblem(Problem):
     @cached_property
     def subset(self) -> np.ndarray:
         """The numbers of the samples that are fitted to, chosen by a look at some of them."""
-        n, kernel, approximation = self.samples.n, self.model.kernels[0], self.model.approximation
-        rows = np.arange(n)
-        if approximation is not None:
-            approximation, seed = approximation.sized(n), self.seed
-            approximation.check(kernel, n)
-            rows = approximation.rows(n, seed)
-            if len(rows) > approximation.size(n):
-                X = plain(self.samples.rows(rows).X)
-                data = self._represented(X).inputs(kernel, X)
-                rows = rows[plain(approximation.chosen(kernel.resolve(data), data, seed))]
+        n, kernel = self.samples.n, self.model.kernels[0]
+        scope = Scope.of(self.model.approximation, n)
+        rows = scope.subset(self.samples, kernel, lambda X: self._represented(X).inputs(kernel, X), self.seed)
         if len(rows) < 2:
             raise ValueError(f"Found {len(rows)} sample (n_samples = {n}): components need at least 2.")
         self.model.check_samples(len(rows))

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from representer.approximation import Approximation, Falkon
 from representer.functions import Expansion, FeatureFunction
-from representer.linalg import NotPositiveDefiniteError, require
+from representer.linalg import NotPositiveDefiniteError
 from representer.objectives.operator_valued import cross_validation
 from representer.operators import (
     DataDriven,
@@ -27,12 +27,11 @@ from representer.operators import (
     silent_repairs,
 )
 from representer.optimize import Choice, Problem, SearchSettings, minimise, system_alpha
-from representer.samples import InMemory, Samples, least_noise, plain, replicate_scatter
-from representer.samples import rows as limits
+from representer.samples import Samples, least_noise, plain, replicate_scatter
 from representer.systems import Criterion, FittedSystem, RidgeData, factor_system, ridge_system
-from representer.systems.exact import Known, require_memory, spectrum_beside_constants, training_data
-from representer.systems.ridge import AlphaRule, goes_by_sums
-from representer.values import Packing, Positive, Value
+from representer.systems.exact import Known, spectrum_beside_constants
+from representer.systems.ridge import AlphaRule, RidgeScope, ridge_scope
+from representer.values import Packing, Positive
 
 OPERATOR = "operator__matrix"
 
@@ -101,24 +100,17 @@ class RidgeProblem(Problem):
     @cached_property
     def _seen(self) -> Samples:
         """The samples of positive weight."""
-        if not isinstance(self.samples, InMemory):
-            return self.samples
-        return InMemory(self.samples.samples.positive_part(pairwise=self.model.kernel.domain == "gram"))
+        return self.samples.positive_part(pairwise=self.model.kernel.domain == "gram")
 
     @cached_property
-    def approximation(self) -> Approximation | None:
-        """What makes features of so many samples."""
-        return self.model.approximation and self.model.approximation.sized(self._seen.n)
-
-    @cached_property
-    def _by_sums(self) -> bool:
-        """Is the fit a sum over the samples? A search then looks at some of them only."""
-        learned = self.model.learn_operator
-        return self.approximation is not None and goes_by_sums(self._seen, self.model.kernel, learned=learned)
+    def scope(self) -> RidgeScope:
+        """What spans f, and which samples a search looks at."""
+        model = self.model
+        return ridge_scope(model.approximation, self._seen, model.kernel, learned=model.learn_operator)
 
     @cached_property
     def _kernel(self) -> OperatorKernel:
-        return self.representation.adapted(self.model.kernel, repair=not self._by_sums)
+        return self.representation.adapted(self.model.kernel, repair=self.scope.repairs)
 
     @property
     def free(self) -> list[str]:
@@ -129,43 +121,15 @@ class RidgeProblem(Problem):
     @cached_property
     def _start(self) -> RidgeData:
         """The samples that a search looks at, with the kernel where it starts."""
-        return self._started_on_sums() if self._by_sums else self._started_exactly()
-
-    def _started_on_sums(self) -> RidgeData:
-        model, samples = self.model, self._seen
-        assert self.approximation is not None
-        self.approximation.size(samples.n)
-        regular = limits.evenly_spaced(samples.n, limits.HEURISTIC_ROWS)
-        drawn = self.approximation.rows(samples.n, self.seed)
-        search = samples.random_rows(limits.SEARCH_ROWS, self.seed)
-        samples.read_ahead(regular, drawn, search, samples.random_rows(limits.HELD_ROWS, self.seed))
-        kernel = self._kernel.resolve(samples.rows(regular).X)
-        data = training_data(kernel, samples.rows(search).positive_part(), intercept=model.intercept)
-        return replace(data, kernel=resolve_operator(kernel, data, learn=model.learn_operator))
-
-    def _started_exactly(self) -> RidgeData:
         model, kernel = self.model, self._kernel
-        n = self._seen.n
-        data = training_data(kernel, self._seen.rows(np.arange(n)), intercept=model.intercept)
-        if self.approximation is None:
-            options = {"searched": not isinstance(model.alpha, float), "undecided": _is_undecided(kernel)}
-            require_memory(data, learned=bool(self.free), **options)
-        else:
-            m = self.approximation.size(n)  # features of all samples, where targets are missing
-            needed = 4 * n * m * data.Y.element_size()
-            require(needed, what=f"A fit with {m} features", advice="Use fewer of them.")
-        data = replace(data, kernel=kernel.resolve(data.X))
-        if not kernel.free() and self.approximation is None:
-            data = data.with_gram()
+        options = {"learned": bool(self.free), "searched": not isinstance(model.alpha, float)}
+        data = self.scope.start(kernel, self._seen, self.seed, intercept=model.intercept, **options)
         return replace(data, kernel=resolve_operator(data.kernel, data, learn=model.learn_operator))
 
     # -- hyperparameters ----------------------------------------------------------------------------------------------
     @cached_property
     def _criterion(self) -> Search:
-        data = self._start
-        if not self._by_sums:
-            n, approximation = len(data.Y), self.approximation
-            data = data.subset(n if approximation is None else min(n, approximation.size(n)), self.seed)
+        data = self.scope.searched(self._start, self.seed)
         return Search(data, self.free, self.model.alpha, shrinkage=self.model.shrinkage)
 
     def value_and_gradient(self, points: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -194,7 +158,7 @@ class RidgeProblem(Problem):
                 if self.model.learn_operator
                 else search.minimised(settings, self.model.criterion)
             )
-        stays = isinstance(alpha, float) or (alpha is None and self.approximation is None)
+        stays = isinstance(alpha, float) or (alpha is None and self.scope.spans_all)
         return choice if stays else replace(choice, alpha=math.nan)
 
     def _with_operator(self, settings: SearchSettings) -> Choice:
@@ -215,10 +179,10 @@ class RidgeProblem(Problem):
 
     def _replicated(self) -> tuple[np.ndarray, np.ndarray] | None:
         """The scatter of targets with equal inputs, and its degrees of freedom; None where there are no such inputs."""
-        if not isinstance(self._seen, InMemory) or self.model.criterion != "loo":
+        block = self._seen.held
+        if block is None or block.groups is None or self.model.criterion != "loo":
             return None
-        block = self._seen.samples
-        numbers = None if block.groups is None else replicates(self.model.kernel, block.X)
+        numbers = replicates(self.model.kernel, block.X)
         if numbers is None:
             return None
         return replicate_scatter(plain(block.Y).astype(np.float64), numbers, plain(block.weights))
@@ -226,9 +190,7 @@ class RidgeProblem(Problem):
     # -- the solution -------------------------------------------------------------------------------------------------
     def solve(self, choice: Choice) -> RidgeSolution:
         """The function and its system at the chosen hyperparameters."""
-        model, kernel, data = self.model, choice.model, None
-        if self.approximation is None:
-            data = self._start if kernel is self._start.kernel else replace(self._start, kernel=kernel)
+        model, kernel = self.model, choice.model
         undecided = math.isnan(choice.alpha)
         system = ridge_system(
             kernel,
@@ -236,11 +198,11 @@ class RidgeProblem(Problem):
             model.alpha_rule if undecided else choice.alpha,
             self.representation,
             intercept=model.intercept,
-            approximation=self.approximation,
+            approximation=self.scope.approximation,
             solver=model.solver,
             memory_limit=model.memory_limit,
             inputs=self.inputs,
-            data=data,
+            data=self._start if kernel is self._start.kernel else replace(self._start, kernel=kernel),
             seed=self.seed,
         )
         if undecided:
@@ -284,7 +246,7 @@ class Search:
         alpha = None if math.isnan(choice.alpha) else choice.alpha
         return replace(self, data=data, first_alpha=alpha)
 
-    def start(self, criterion: Any) -> Tensor:
+    def start(self, criterion: object) -> Tensor:
         """Where the search starts: raw hyperparameters, and the logarithm of the alpha that is best there."""
         kernel, _, raw = self._packed
         if isinstance(self.alpha, float):
@@ -340,7 +302,7 @@ class Search:
                 penalty = penalty + (part - part.mean()).square().sum()
         return self.shrinkage / len(self.data.Y) * penalty
 
-    def minimised(self, settings: SearchSettings, criterion: Any) -> Choice:
+    def minimised(self, settings: SearchSettings, criterion: object) -> Choice:
         """The point of least criterion."""
         start = self.start(criterion)
         result = minimise(lambda points: self.value_and_gradient(points, criterion), start, settings)
@@ -406,8 +368,3 @@ def resolve_operator(kernel: OperatorKernel, data: RidgeData, *, learn: bool) ->
     if gram is None and kernel.operator.needs_gram:
         gram = kernel.kernel._gram(data.X, None)
     return Decomposable(kernel.kernel, kernel.operator.resolve(data.Y, gram))
-
-
-def _is_undecided(value: Value) -> bool:
-    """Does a sum wait for operators that the targets decide? Such operators need not commute."""
-    return isinstance(value, DataDriven) or any(_is_undecided(child) for _, child in value._children())

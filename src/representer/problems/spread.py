@@ -10,15 +10,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.approximation import LandmarkFeatures, Nystroem, landmark_features
+from representer.approximation import Approximation, LandmarkFeatures, landmark_features
 from representer.functions import Composed
 from representer.kernels import Linear
 from representer.linalg import by_rows
 from representer.operators import Decomposable, OperatorKernel, Projected, repaired_gram, silent_repairs
 from representer.optimize import SearchSettings
 from representer.problems.composition import Composition, KnownTargets, squared_loss
-from representer.problems.deep import DeepModel, DeepRegression, Splits
-from representer.samples import Block, Data, InMemory, SparseRows, count
+from representer.problems.deep import DeepModel, DeepRegression, DeepSolution, Splits
+from representer.samples import Block, Data, InMemory, SparseRows, count, plain
 from representer.systems import RidgeData, factor_system
 from representer.systems.ridge import LeftOutMoments
 
@@ -97,8 +97,7 @@ class PredictiveSpread:
         points = Z if self.features is None else self.features(Z)
         variance = self.system.variance(points)
         if self.features is not None:
-            unseen = self.features.kernel._diag(Z) - (points**2).sum(1)
-            variance = variance + unseen.clamp(min=0.0)[:, None]
+            variance = variance + self.features.missed(Z, points).to(variance)[:, None]
         return ((variance.clamp(min=0.0) + self.noise) * self.scale).sqrt()
 
 
@@ -109,7 +108,7 @@ class Refits:
     composition: Composition
     settings: SearchSettings
     folds: list[tuple[np.ndarray, np.ndarray]]
-    approximation: Nystroem | None
+    approximation: Approximation | None
 
 
 @dataclass(frozen=True)
@@ -201,3 +200,20 @@ class DeepSpread:
             for decisions, rows in regression.refits(regression.composition, images[1:], settings):
                 residuals[rows] = targets.Y[rows] - decisions
         return residuals
+
+
+def deep_spread(solution: DeepSolution, inputs: Data, refits: Refits | None = None) -> DeepSpread:
+    """What is known of the outer function of a squared loss, from the inputs as they are stored."""
+    problem = solution.regression
+    seen = problem.seen
+    return DeepSpread(
+        solution.function,
+        inputs,
+        plain(seen.block.Y, copy=True),
+        None if seen.weights is None else seen.weights / seen.weights.mean(),
+        solution.alpha,
+        problem.model.loss.intercept,
+        solution.inner.problem.landmarks is not None,
+        refits,
+        seen.groups,
+    )

@@ -19,7 +19,7 @@ from representer.operators import Decomposable, Operator, OperatorKernel, origin
 from representer.optimize import Choice, Problem
 from representer.preimage.probabilities import calibrate_embedding, class_estimates
 from representer.problems.ridge import RidgeProblem
-from representer.samples import Block, InMemory, Samples
+from representer.samples import Block
 from representer.samples import rows as limits
 from representer.systems import FittedSystem, StackedSystem
 
@@ -254,7 +254,7 @@ class StackProblem(Problem):
         """The same stack for some of the samples, in memory."""
         return StackProblem([problem.on_rows(rows) for problem in self.problems], self.stacking, self.weights)
 
-    def choose(self, settings: Any) -> StackChoice:
+    def choose(self, settings: object) -> StackChoice:
         """What is free in the members, each searched by itself."""
         choices: list[Choice] = []
         seconds = []
@@ -295,7 +295,7 @@ class StackProblem(Problem):
         systems, learned = tuple(own.solution.system for own in fitted), [own.learned for own in fitted]
         predictions = [own.left_out[1] for own in fitted if own.left_out is not None]
         block = None if fitted[0].left_out is None else fitted[0].left_out[0]
-        optimism = 1.0 + OPTIMISM * np.array(learned) / _count(self.samples)
+        optimism = 1.0 + OPTIMISM * np.array(learned) / self.samples.positive_part(pairwise=False).n
         system, left_out, scores = self._weighed(systems, predictions, block, optimism)
         kernels, operator = without_operator([own.kernel for own in fitted])
         parts = zip(kernels, fitted, system.weights, scores, strict=True)
@@ -340,11 +340,6 @@ class StackProblem(Problem):
 NEGLIGIBLE = 0.05
 
 
-def _count(samples: Samples) -> int:
-    """The number of samples; in memory, those of weight zero are none."""
-    return len(samples.samples.positive_part(pairwise=False)) if isinstance(samples, InMemory) else samples.n
-
-
 def _chosen(problem: Problem, settings: Any, near: Choice | None = None) -> Choice:
     """The choice of a member by its own criterion; of many samples in an exact fit, a random part decides.
 
@@ -353,10 +348,10 @@ def _chosen(problem: Problem, settings: Any, near: Choice | None = None) -> Choi
     samples, model = problem.samples, problem.model
     if not isinstance(problem, RidgeProblem):
         return problem.choose(settings)
+    rows = problem.scope.part(samples, limits.STACK_ROWS, problem.seed)
     searched = bool(problem.free) and model.alpha is None
-    if not searched or model.approximation is not None or samples.n <= limits.STACK_ROWS:
+    if not searched or len(rows) == samples.n:
         return problem.choose(settings, near)
-    rows = samples.random_rows(limits.STACK_ROWS, problem.seed)
     if near is not None:
         near = replace(near, alpha=near.alpha * samples.n / len(rows))
     choice = problem.on_rows(rows).choose(settings, near)
@@ -370,7 +365,7 @@ def learned_numbers(problem: Problem, choice: Choice) -> int:
     return free + int(not isinstance(problem.model.alpha, float))
 
 
-def least_error(problems: Sequence[OneProblem], settings: Any) -> tuple[OneProblem, Any]:
+def least_error(problems: Sequence[OneProblem], settings: object) -> tuple[OneProblem, Any]:
     """Of problems that differ in the kernel, the one whose choice has the least squared error for left-out samples.
 
     Errors of members that learned more numbers count more, as in a stack. A choice that was not judged loses against
@@ -382,7 +377,7 @@ def least_error(problems: Sequence[OneProblem], settings: Any) -> tuple[OneProbl
         kernel = choice.model if isinstance(choice.model, Kernel) else choice.model.kernel
         values = kernel.hyperparameter_values()
         learned = sum(values[name].numel() for name in problem.free)
-        factor = 1.0 + OPTIMISM * learned / _count(problem.samples)
+        factor = 1.0 + OPTIMISM * learned / problem.samples.positive_part(pairwise=False).n
         error = np.inf if choice.value is None else choice.value * (factor**2 if choice.value > 0 else 1.0)
         if best is None or error < best[0]:
             best = error, problem, choice

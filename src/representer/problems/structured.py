@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.approximation import Nystroem, input_output_pair
+from representer.approximation import input_output_pair
 from representer.functions import Embedding, EmbeddingFunction
 from representer.functions.embedding import squared_distances
 from representer.kernels import Kernel
@@ -40,8 +40,8 @@ from representer.systems.structured import (
     Pairs,
     StructuredModel,
     StructuredSystem,
-    goes_by_sums,
     guard_memory,
+    kept_pairs,
     structured_system,
 )
 from representer.values import Positive
@@ -105,13 +105,12 @@ class StructuredProblem(Problem):
         samples = InMemory(pairs) if on_dask is None else on_dask
         super().__init__(samples, given, given.representation, seed=given.seed)
         self.given, self.task, self.shrinkage = given, task, shrinkage
-        if goes_by_sums(given, pairs) and len(pairs) > rows.KNOWN_ROWS:
-            pairs = pairs.rows(samples.random_rows(rows.KNOWN_ROWS, given.seed))
+        pairs = kept_pairs(given, pairs, samples)
         inputs, outputs = (plain(data, copy=True) for data in (pairs.inputs, pairs.outputs))
         self.pairs = pairs = replace(pairs, inputs=inputs, outputs=outputs)  # a learner keeps them
         n = count(pairs.X) if pairs.labelled is not None else samples.n
         output = given.output_kernel
-        pair = given.approximation and input_output_pair(given.approximation, n, vectors=output.domain == "vectors")
+        pair = input_output_pair(given.approximation, n, vectors=output.domain == "vectors")
         self.model = replace(given, output_kernel=output.resolve(pairs.Y), approximation=pair)
 
     @property
@@ -189,11 +188,9 @@ class StructuredProblem(Problem):
             system.regression.outputs.made  # noqa: B018  repairs, or raises, if the outputs' Gram matrix is indefinite
         if isinstance(model.alpha, float) and not (model.opens_operator or evaluate):
             return settled(system, Choice(model.operator, model.alpha))
-        if model.approximation is None and len(self.pairs) > rows.STRUCTURED_ROWS:
-            with silent_repairs():
-                some = structured_system(model, self.pairs.sample(rows.STRUCTURED_ROWS, model.seed))
-                return settled(system, choose_numbers(some, deadline)[0])
-        return settled(system, *choose_numbers(system, deadline))
+        judged = system.judged()
+        choice, diagonal = choose_numbers(judged, deadline)
+        return settled(system, choice, diagonal if judged is system else None)
 
     def _by_task(self, model: StructuredModel, task: Task) -> StructuredChoice:
         """The numbers of least task loss, those of the output kernel included."""
@@ -240,10 +237,10 @@ class StructuredProblem(Problem):
 
     @property
     def _all(self) -> Pairs:
-        if not isinstance(self.samples, InMemory):
+        if self.samples.held is None:
             raise ValueError("Fits without some samples need all samples in memory; these are on Dask.")
-        assert isinstance(self.samples.samples, Pairs)
-        return self.samples.samples
+        assert isinstance(self.samples.held, Pairs)
+        return self.samples.held
 
 
 def settled(system: StructuredSystem, choice: Choice, diagonal: DiagonalRegression | None = None) -> StructuredChoice:
@@ -320,9 +317,7 @@ def alphas_to_compare(system: StructuredSystem, values: Tensor) -> Tensor:
         return model.like.new_tensor(np.atleast_1d(model.alpha))
     inputs, n = system.regression.inputs, system.regression.weight
     size = values.max() if len(values) else values.new_ones(())  # of A
-    # Features of landmarks are known to no more digits than a Gram matrix; those of vectors are exact.
-    exact = inputs.by_factor and model.approximation is None
-    known = size * inputs.spectrum.values / n if exact else None
+    known = size * inputs.spectrum.values / n if inputs.has_own_features else None
     low, high = shift_range(size * system.regression.scale, known)
     return log_spaced(low, high, COARSE)
 
@@ -432,11 +427,7 @@ def _fold_losses(
     monitor: Monitor,
 ) -> np.ndarray:
     """The mean loss of each setting on one fold: one eigendecomposition for each epsilon."""
-    if model.approximation is not None:  # a fold may have fewer samples than landmarks were asked for
-        first, second = (
-            Nystroem(a.at_most(len(train)), a.sampling) if isinstance(a, Nystroem) else a for a in model.approximation
-        )
-        model = replace(model, approximation=(first, second))
+    model = model.capped(len(train))
     fold, X = pairs.rows(train), inputs_of_fold(pairs, train, test)
     system, decoder = structured_system(model, fold), task.decoder.resolve(model.output_kernel, fold.outputs)
     pairwise = model.output_kernel.domain == "gram"

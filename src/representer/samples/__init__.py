@@ -1,5 +1,6 @@
 """Where the samples of a fit are, and how they are read: in memory, or in Dask collections."""
 
+from representer.samples.folds import Folds, Splitter
 from representer.samples.in_memory import (
     Array,
     Block,
@@ -23,6 +24,10 @@ from representer.samples.in_memory import (
 )
 from representer.samples.journal import Journal, close_journal, digest, open_journal, remembered
 from representer.samples.on_dask import OnDask, as_rows, largest_target, map_rows, refuse_frames, require_dask
+
+# Names for the rooms below, which are no part of the room's pages.
+from representer.samples.records import ABSENT as ABSENT
+from representer.samples.records import Absent as Absent
 from representer.samples.records import (
     Column,
     Data,
@@ -42,12 +47,39 @@ from representer.samples.replicates import (
     replicate_scatter,
 )
 from representer.samples.rows import evenly_spaced, sample_groups, sample_rows, sampling_keys
+from representer.samples.targets import (
+    SQUARED_SIZES,
+    as_collection,
+    check_classes,
+    check_gram,
+    check_groups,
+    check_left_out,
+    check_lengths,
+    check_noise,
+    check_numbers,
+    in_memory,
+    integer_type,
+    is_flat,
+    label_columns,
+    labelled_outputs,
+    noise_weights,
+    one_hot,
+    one_hot_on_dask,
+    refuse_missing_labels,
+    refuse_unknown,
+    require_targets,
+    rows_of,
+    target_unit,
+)
+from representer.samples.targets import target_columns as target_columns
 
 __all__ = [
+    "SQUARED_SIZES",
     "Array",
     "Block",
     "Column",
     "Data",
+    "Folds",
     "HeldSamples",
     "InMemory",
     "Journal",
@@ -56,14 +88,23 @@ __all__ = [
     "Records",
     "Samples",
     "SparseRows",
+    "Splitter",
     "Step",
     "TrainingSamples",
+    "as_collection",
     "as_items",
     "as_list",
     "as_records",
     "as_rows",
     "as_scipy",
     "as_vectors",
+    "check_classes",
+    "check_gram",
+    "check_groups",
+    "check_left_out",
+    "check_lengths",
+    "check_noise",
+    "check_numbers",
     "close_journal",
     "column_of",
     "count",
@@ -73,23 +114,36 @@ __all__ = [
     "first_positions",
     "frame_columns",
     "groups_with_replicates",
+    "in_memory",
+    "integer_type",
     "is_dask",
+    "is_flat",
     "is_missing",
     "is_single",
     "joined_groups",
+    "label_columns",
+    "labelled_outputs",
     "largest_target",
     "least_noise",
     "map_rows",
     "n_passed",
+    "noise_weights",
+    "one_hot",
+    "one_hot_on_dask",
     "open_journal",
     "plain",
     "refuse_frames",
+    "refuse_missing_labels",
+    "refuse_unknown",
     "remembered",
     "replicate_scatter",
     "require_dask",
+    "require_targets",
+    "rows_of",
     "same_features",
     "sample_groups",
     "sample_rows",
     "sampling_keys",
     "take",
+    "target_unit",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -258,11 +258,31 @@ class Samples(ABC):
     def groups(self) -> np.ndarray | None:
         """The number of each sample's group, (n,); None where every sample is a group of its own."""
 
+    @property
+    def held(self) -> Block | None:
+        """All samples as one block, where they are in memory; None where they are not."""
+        return None
+
     @abstractmethod
     def rows(self, index: np.ndarray) -> Block:
         """The samples with these numbers, which are in order, in memory."""
 
-    def prepared(self, kernel: Any) -> Samples:
+    def recalled(self, X: Data, targets: Callable[[np.ndarray], Data], *, pairwise: bool) -> TrainingSamples | None:
+        """The samples as a user could pass them again, with stored inputs X; None where they are not in memory.
+
+        ``targets`` makes those of a user of what stands in Y.
+        """
+        return None
+
+    def weighty(self) -> np.ndarray:
+        """The numbers of the samples of positive weight."""
+        return np.arange(self.n)
+
+    def positive_part(self, *, pairwise: bool) -> Samples:
+        """The samples of positive weight; those of weight zero are none. ``pairwise``: X is their Gram matrix."""
+        return self
+
+    def prepared(self, kernel: object) -> Samples:
         """The samples as a kernel takes them; blocks of numbers are read as all kernels of vectors take them."""
         return self
 
@@ -312,11 +332,31 @@ class InMemory(Samples):
         """The number of each sample's group, (n,); None where every sample is a group of its own."""
         return None if self.samples.groups is None else self.samples.groups.cpu().numpy()
 
+    @property
+    def held(self) -> Block:
+        """All samples, since they are in memory."""
+        return self.samples
+
     def rows(self, index: np.ndarray) -> Block:
         """The samples with these numbers; if they are all, nothing is copied."""
         return self.samples if len(index) == self.n else self.samples.rows(index)
 
-    def prepared(self, kernel: Any) -> InMemory:
+    def recalled(self, X: Data, targets: Callable[[np.ndarray], Data], *, pairwise: bool) -> TrainingSamples:
+        """The samples of positive weight as a user could pass them again."""
+        w = None if self.samples.weights is None else plain(self.samples.weights)
+        return TrainingSamples.of(X, targets(plain(self.samples.Y)), w, self.groups, pairwise=pairwise)
+
+    def weighty(self) -> np.ndarray:
+        """The numbers of the samples of positive weight."""
+        w = self.samples.weights
+        return np.arange(self.n) if w is None else np.flatnonzero(plain(w > 0).reshape(self.n, -1).any(1))
+
+    def positive_part(self, *, pairwise: bool) -> InMemory:
+        """The samples of positive weight; those of weight zero are none. ``pairwise``: X is their Gram matrix."""
+        part = self.samples.positive_part(pairwise=pairwise)
+        return self if part is self.samples else InMemory(part)
+
+    def prepared(self, kernel: object) -> InMemory:
         """The samples as a kernel takes them."""
         return InMemory(self.samples.prepared(kernel))
 
@@ -324,7 +364,7 @@ class InMemory(Samples):
         """The sum over blocks, one after the other."""
         X, Y, weights = self.samples.X, self.samples.Y, self.samples.weights
 
-        def add(rows: slice, result: Any) -> Any:
+        def add(rows: slice, result: object) -> Any:
             return step(Block(X[rows], Y[rows], None if weights is None else weights[rows]), result)
 
         blocks = list(row_blocks(count(X), step.bytes_per_row, limit))
@@ -420,7 +460,7 @@ class TrainingSamples:
     pairwise: bool = False
 
     @classmethod
-    def of(cls, X: Data, y: Data, weights: Any, groups: Any, *, pairwise: bool) -> TrainingSamples:
+    def of(cls, X: Data, y: Data, weights: object, groups: object, *, pairwise: bool) -> TrainingSamples:
         """The samples of positive weight; weights and groups may be None."""
         return cls(X, y, {"sample_weight": weights, "groups": groups}, pairwise).positive()
 

@@ -12,16 +12,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+
+Answer = TypeVar("Answer")
+Term = TypeVar("Term")
 
 
 class Journal(ABC):
     """The answers of a fit under way, in their order."""
 
     @abstractmethod
-    def answer(self, question: str, compute: Callable[[], Any]) -> Any:
+    def answer(self, question: str, compute: Callable[[], Answer]) -> Answer:
         """The answer to the next question: the one that is written down, or the one that is computed now.
 
         A computation that asks questions itself is not written down: the answers to these are.
@@ -32,7 +35,7 @@ class Journal(ABC):
         """How many terms of a sum were added when it was last written down, and their sum; 0 and None if never."""
 
     @abstractmethod
-    def keep_sum(self, question: str, n_terms: int, value: Any) -> None:
+    def keep_sum(self, question: str, n_terms: int, value: object) -> None:
         """Write a sum down that is under way, if that was not done for a while."""
 
 
@@ -69,7 +72,7 @@ def digest(array: np.ndarray) -> str:
     return hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()[:16]
 
 
-def remembered(question: Callable[[], str], compute: Callable[[], Any]) -> Any:
+def remembered(question: Callable[[], str], compute: Callable[[], Answer]) -> Answer:
     """The result of a costly computation: computed, or what the journal of the fit has of it.
 
     It must be all that the computation leaves behind, because a fit that begins again does not run it; unless it asks
@@ -79,13 +82,14 @@ def remembered(question: Callable[[], str], compute: Callable[[], Any]) -> Any:
     return compute() if journal is None else journal.answer(question(), compute)
 
 
-def summed(question: str, terms: Sequence[Any], add: Callable[[Any, Any], Any]) -> Any:
+def summed(question: str, terms: Sequence[Term], add: Callable[[Term, Any], Answer]) -> Answer | None:
     """The sum of many terms by ``add(term, sum so far)``, which begins with None and goes on where it was left."""
     journal = _journal.get()
     if journal is None:
         return _sum(terms, add)
 
-    def compute() -> Any:
+    def compute() -> Answer | None:
+        result: Answer | None
         begin, result = journal.sum_so_far(question)
         for i, term in enumerate(terms[begin:], start=begin + 1):
             with without_journal():
@@ -96,8 +100,8 @@ def summed(question: str, terms: Sequence[Any], add: Callable[[Any, Any], Any]) 
     return remembered(lambda: question, compute)
 
 
-def _sum(terms: Sequence[Any], add: Callable[[Any, Any], Any]) -> Any:
-    result = None
+def _sum(terms: Sequence[Term], add: Callable[[Term, Any], Answer]) -> Answer | None:
+    result: Answer | None = None
     for term in terms:
         result = add(term, result)
     return result

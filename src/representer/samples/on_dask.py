@@ -37,7 +37,7 @@ def require_dask() -> Any:
     return dask
 
 
-def as_rows(collection: Data, name: str, *, sizes: bool = True) -> Any:
+def as_rows(collection: Data, name: str, *, sizes: bool = True) -> Data:
     """A Dask array whose chunks are whole rows, with known sizes unless these are not needed."""
     require_dask()
     if hasattr(collection, "to_dask_array"):
@@ -77,7 +77,7 @@ def _largest(chunk: np.ndarray) -> float:
     return float(np.abs(chunk).max(initial=0.0, where=np.isfinite(chunk)))
 
 
-def refuse_frames(transformer: Any) -> None:
+def refuse_frames(transformer: object) -> None:
     """A frame in memory is not what anybody wants of a Dask collection, and scikit-learn would make one."""
     if _get_output_config("transform", transformer)["dense"] != "default":
         raise ValueError(
@@ -223,7 +223,7 @@ class OnDask(Samples):
             raise ValueError(f"X and groups have inconsistent numbers of samples: {self.n} and {len(labels)}.")
         return np.unique(labels, return_inverse=True)[1]
 
-    def _aligned(self, collection: Data, name: str, rows: tuple[int, ...], dimensions: tuple[int, ...]) -> Any:
+    def _aligned(self, collection: Data, name: str, rows: tuple[int, ...], dimensions: tuple[int, ...]) -> Data:
         """The collection in the chunks of X; an array in memory is cut like that."""
         if not is_dask(collection):
             if hasattr(collection, "toarray"):
@@ -269,7 +269,7 @@ class OnDask(Samples):
             for X, Y, w in zip(*columns, strict=True)
         ]
 
-        def add(parts: list[Any], result: Any) -> Any:
+        def add(parts: list[Any], result: object) -> Any:
             while len(parts) > 1:
                 groups = [parts[i : i + FAN_IN] for i in range(0, len(parts), FAN_IN)]
                 parts = [delayed(_merged, pure=False)(group) for group in groups]

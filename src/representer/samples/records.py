@@ -7,6 +7,8 @@ from typing import Any, overload
 
 import numpy as np
 
+from representer.values import same
+
 Data = Any  # samples as a user passes them
 Record = Mapping[Hashable, Any]
 Column = Sequence[Any] | np.ndarray
@@ -55,7 +57,7 @@ class Records(Sequence[Record]):
     def __getitem__(self, index: int) -> Record: ...
     @overload
     def __getitem__(self, index: slice | list[int] | np.ndarray) -> Records: ...
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: object) -> Any:
         if isinstance(index, slice):
             return Records({name: column[index] for name, column in self.columns.items()})
         if isinstance(index, list | np.ndarray):
@@ -74,7 +76,7 @@ class Records(Sequence[Record]):
         """The same records in lists and arrays of their own."""
         return Records({name: column.copy() for name, column in self.columns.items()})
 
-    def remembered(self, key: Any, compute: Callable[[Records], Any], equal: Callable[[Any, Any], bool]) -> Any:
+    def remembered(self, key: object, compute: Callable[[Records], Any], equal: Callable[[Any, Any], bool]) -> Any:
         """What was computed for an equal key, or is now."""
         for known, result in self._memory:
             if known is key or equal(known, key):
@@ -87,6 +89,10 @@ class Records(Sequence[Record]):
         return (self[i] for i in range(len(self)))
 
     def __eq__(self, other: object) -> bool:
+        if isinstance(other, Records):
+            return self.columns.keys() == other.columns.keys() and all(
+                _equal_columns(column, other.columns[name]) for name, column in self.columns.items()
+            )
         return isinstance(other, Sequence) and list(self) == list(other)
 
     __hash__ = None  # type: ignore[assignment]
@@ -96,6 +102,17 @@ class Records(Sequence[Record]):
 
     def __getstate__(self) -> dict[str, Any]:
         return {"columns": self.columns, "_memory": []}  # what is remembered only saves time
+
+
+def _equal_columns(one: Column, two: Column) -> bool:
+    """Have two columns the same entries, and gaps at the same places?"""
+    if one is two:
+        return True
+    if isinstance(one, np.ndarray) and isinstance(two, np.ndarray):
+        return np.array_equal(one, two, equal_nan=one.dtype.kind == two.dtype.kind == "f")
+    return len(one) == len(two) and all(
+        a is b or (is_missing(a) and is_missing(b)) or same(a, b) for a, b in zip(one, two, strict=True)
+    )
 
 
 def _taken(column: Column, rows: np.ndarray) -> Column:
@@ -179,14 +196,14 @@ def _no_records(X: Data) -> ValueError:
 
 
 def _stored(column: Any) -> Column:
-    """Numbers as an array, anything else as a list."""
+    """Numbers as an array, anything else as a list, in which every gap is None, whatever library it came from."""
     array = column.to_numpy() if hasattr(column, "to_numpy") else column
     if isinstance(array, np.ndarray) and array.ndim == 1 and array.dtype.kind in "biuf":
         return array
-    return list(column)
+    return [None if is_missing(entry) else entry for entry in column]
 
 
-def column_of(records: Sequence[Record], name: Any, *, gaps: bool = False) -> Column:
+def column_of(records: Sequence[Record], name: object, *, gaps: bool = False) -> Column:
     """The entries of a column, or an error where they are missing; ``gaps`` allows None and NaN."""
     records = as_records(records)
     column: Any = records.columns.get(name, ())

@@ -7,7 +7,7 @@ objectives inside of a search: batches of Gram matrices, and gradients in them. 
 the space of an output kernel.
 """
 
-from representer.systems.base import Criterion, Groups, System
+from representer.systems.base import Criterion, Groups, Scope, System
 from representer.systems.exact import RidgeData, factor_system
 from representer.systems.ridge import FittedSystem, ridge_system
 from representer.systems.stack import StackedSystem
@@ -17,6 +17,7 @@ __all__ = [
     "FittedSystem",
     "Groups",
     "RidgeData",
+    "Scope",
     "StackedSystem",
     "System",
     "factor_system",

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from representer.functions import Composed, Expansion
+from representer.functions import Composed, Expansion, Stacked
+from representer.linalg import factorize
+from representer.operators import Decomposable, repaired_gram, silent_repairs
 from representer.samples import Block, Data, Samples
-from representer.systems.ridge import ExactSystem, FitReport, FittedSystem, LeftOutMoments, Loss
+from representer.systems.ridge import FitReport, FittedSystem, LeftOutMoments, Loss
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,21 +26,21 @@ class ComposedSystem(FittedSystem):
     ----------
     inner : tuple of Expansion
         f_1, …, f_{L−1} as they are stored.
-    outer : ExactSystem
+    outer : FittedSystem
         That of f_L, on images of the samples.
     held_out : array (n, p)
         For each sample of positive weight, the prediction by a refit without its fold.
     """
 
     inner: tuple[Expansion, ...]
-    outer: ExactSystem
+    outer: FittedSystem
     held_out: np.ndarray
 
     @property
     def weight(self) -> float:
         return self.outer.weight
 
-    def _images(self, X: Data) -> Any:
+    def _images(self, X: Data) -> Data:
         """The images of checked inputs under the inner functions."""
         return self.function().images(X)[-1]
 
@@ -59,7 +60,7 @@ class ComposedSystem(FittedSystem):
         return self.outer.residual()
 
     def norm(self) -> float:
-        """‖f_L‖."""
+        """‖f_L‖, the norm of the outer function in its RKHS."""
         return self.outer.norm()
 
     def report(self, samples: Samples, loss: Loss) -> FitReport:
@@ -101,3 +102,17 @@ class ComposedSystem(FittedSystem):
     def at_rest(self) -> ComposedSystem:
         """The system as a learner keeps it, without matrices of all samples."""
         return replace(self, outer=self.outer.at_rest())
+
+
+def interpolation_error(function: Composed | Stacked) -> float | None:
+    """The mean squared leave-one-out error of an interpolant, inner layers fixed: residuals are c_i / [K⁻¹]_ii.
+
+    None where the outer kernel is not a scalar one.
+    """
+    outer = function.outer_expansion().loaded if isinstance(function, Composed) else None
+    if outer is None or not isinstance(outer.kernel, Decomposable) or outer.kernel.operator is not None:
+        return None
+    with torch.no_grad(), silent_repairs():
+        gram, _ = repaired_gram(outer.kernel.kernel, outer.anchors)
+        diagonal = factorize(gram, name="The Gram matrix of an interpolant").inverse_diagonal()
+    return float((outer.coefficients / diagonal[:, None]).square().sum(1).mean())

@@ -11,149 +11,27 @@ import torch
 from torch import Tensor
 
 from representer.approximation import Approximation, FeatureMap, Landmarks, Nystroem, approximation_error
-from representer.functions import ConditionalEmbedding, Expansion, FeatureFunction, Function, Span, StoredFeatures
-from representer.functions.conditional import middle
-from representer.kernels import Kernel
-from representer.linalg import by_rows, pivoted_cholesky, room_beside_sums, row_blocks, solve_blocks
+from representer.functions import ConditionalEmbedding, FeatureFunction, StoredFeatures
+from representer.functions.conditional import best_bandwidth, middle, proper
+from representer.kernels import Kernel, is_bounded
+from representer.linalg import by_rows, note_residual, pivoted_cholesky, room_beside_sums, row_blocks, solve_blocks
 from representer.operators import (
     Adapted,
-    Decomposable,
     Identity,
     Representation,
     original,
     repaired_gram,
-    silent_repairs,
 )
 from representer.samples import Block, Data, HeldSamples, InMemory, OnDask, Samples, Step, count, is_dask, plain, take
 from representer.samples import rows as limits
 from representer.systems.base import Criterion, Groups, System, probes, relative_norm
-from representer.systems.ridge import SummedSystem, normal_equations, summed_system
-from representer.systems.scalar import DenseSystem
+from representer.systems.ridge import AlphaRule, SummedSystem, normal_equations, summed_system
+from representer.systems.scalar import DenseSystem, SampleWeights
 from representer.systems.sums import NormalStep, NormalSums, add_gram
+from representer.systems.support import faded
 
 
 # -- weights of all samples -------------------------------------------------------------------------------------------
-@dataclass(frozen=True)
-class Solved:
-    """A kernel, prepared training inputs, and their factored system."""
-
-    kernel: Kernel
-    anchors: Data
-    system: DenseSystem
-    kept: Tensor | None  # if the Gram matrix was repaired, the eigenvectors that have stayed
-
-    def cross(self, X: Data) -> Tensor:
-        """k(X, X_train), projected where the Gram matrix was repaired."""
-        cross = self.kernel._gram(X, self.anchors)
-        return cross if self.kept is None else (cross @ self.kept) @ self.kept.mT
-
-
-@dataclass(frozen=True)
-class SampleWeights(Function):
-    """w(x) = P k(X, x) + g: the fit to any targets Y takes the value Yᵀw(x), with P and g of the ridge system.
-
-    The system is factored when it is first asked for; what is stored are the training inputs.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        With numbers for all hyperparameters.
-    anchors : data
-        The training inputs X as they are stored.
-    shift : float
-        n·alpha, or alpha times the sum of the samples' weights.
-    intercept : bool
-        Do the weights sum to one?
-    representation : Representation
-        How stored arrays become tensors.
-    sample_weight : array (n,) or None for ones
-        The weights of the samples in the fit; zero leaves a sample out.
-
-    Examples
-    --------
-    >>> import numpy as np, torch
-    >>> from representer.kernels import Gaussian
-    >>> from representer.operators import Representation
-    >>> from representer.systems.conditional import SampleWeights
-    >>> w = SampleWeights(Gaussian(1.0), np.array([[0.0], [9.0]]), 1e-9, True, Representation(torch.float64))
-    >>> w(np.array([[0.0], [9.0]])).round(decimals=6).tolist()
-    [[1.0, 0.0], [0.0, 1.0]]
-    """
-
-    kernel: Kernel
-    anchors: Data
-    shift: float
-    intercept: bool
-    representation: Representation
-    sample_weight: np.ndarray | None = None
-
-    @cached_property
-    def solved(self) -> Solved:
-        """The system, factored when it is first asked for."""
-        with silent_repairs():  # the fit has said it
-            return self._solve(self._adapted)
-
-    def with_system(self, kernel: Kernel) -> SampleWeights:
-        """The same function with its system factored, for a kernel that is adapted; a repair is announced."""
-        function = replace(self)
-        vars(function)["solved"] = self._solve(kernel)
-        return function
-
-    def _solve(self, kernel: Kernel) -> Solved:
-        how = self.representation
-        anchors = how.inputs(kernel, self.anchors)
-        gram, kept = repaired_gram(kernel, anchors)
-        weights = None if self.sample_weight is None else how.tensor(self.sample_weight)
-        shift = gram.new_tensor(self.shift)
-        system = DenseSystem(gram, shift, intercept=self.intercept, sample_weight=weights)
-        return Solved(kernel, anchors, system, kept)
-
-    @property
-    def _adapted(self) -> Kernel:
-        how = self.representation
-        if self.kernel.domain == "vectors" and not how.sparse:
-            return self.kernel
-        return Adapted(self.kernel, how.dtype, how.device, repair=True)
-
-    def _inputs(self, X: Data) -> Any:
-        return self.representation.inputs(self.solved.kernel, X)
-
-    def expansion(self, Y: Tensor) -> Expansion:
-        """The fit Yᵀw to targets (n, p), as a function on the training inputs."""
-        system = self.solved.system
-        b = None if system.g is None else plain(system.g.mT @ Y)[0]
-        return Expansion(Decomposable(self.kernel), self.anchors, plain(system.solve(Y)), b, self.representation)
-
-    def __call__(self, X: Data) -> Tensor:
-        """The weights w(x_i) of the training samples as rows, (q, n)."""
-        solved = self.solved
-        with torch.no_grad():
-            # P is symmetric, and annihilates constants: P k = W⁻¹(k − 1 gᵀk).
-            weights = solved.system.solve(solved.cross(self._inputs(X)).mT).mT
-            return weights if solved.system.g is None else weights + solved.system.g[:, 0]
-
-    def cancellation(self, limit: int = 16, size: float = 0.0) -> float:
-        """The condition of the system, which is solved for every question: at most k(x, x) / alpha."""
-        if self.kernel.domain != "vectors" or not isinstance(self.anchors, np.ndarray):
-            return 1.0
-        n = len(self.anchors)
-        total = n if self.sample_weight is None else self.sample_weight.sum()
-        return max(1.0, float(self.kernel.diag(self.anchors[:: max(1, n // 64)]).max()) * total / self.shift)
-
-    def spans(self) -> list[Span]:
-        """The training inputs."""
-        return [Span(self.kernel, self.anchors, self.representation, weights=self.sample_weight)]
-
-    def combined(self, X: Data, values: Tensor) -> Tensor:
-        """w(x_i)ᵀV (q, p) for values V (n, p) of the samples, in blocks: no q × n matrix exists."""
-        solved, inputs = self.solved, self._inputs(X)
-        with torch.no_grad():
-            dual = solved.system.solve(values)
-            constant = 0.0 if solved.system.g is None else solved.system.g.mT @ values
-            bytes_per_row = 2 * len(dual) * dual.element_size()
-            return by_rows(lambda rows: solved.cross(inputs[rows]) @ dual, count(inputs), bytes_per_row) + constant
-
-
 @dataclass(frozen=True)
 class WeightSystem(System):
     """The exact regression of unit targets: what it says of sample i is a row of weights of all samples.
@@ -181,7 +59,7 @@ class WeightSystem(System):
         vars(self).update(state)
 
     def function(self) -> ConditionalEmbedding:
-        """The fitted embedding."""
+        """The fitted embedding x ↦ μ_x with the weights of this system."""
         w = self.weights.sample_weight
         shares = None if w is None else w / w.sum()
         return replace(self.targets, weights=self.weights, total_is_one=self.weights.intercept, shares=shares)
@@ -189,6 +67,41 @@ class WeightSystem(System):
     @property
     def _system(self) -> DenseSystem:
         return self.weights.solved.system
+
+    @property
+    def value(self) -> float | None:
+        """None: alpha was chosen before the system."""
+        return None
+
+    def settled(self, alpha: float | AlphaRule) -> WeightSystem:
+        """The system itself, which has its alpha; what its equations miss is noted."""
+        note_residual("the equations of the fit", self.residual)
+        return self
+
+    def judged(self, criterion: str | None) -> tuple[ConditionalEmbedding, Tensor | None]:
+        """The fitted embedding with what left-out samples decide: where it fades far from all samples, its bandwidth.
+
+        Without a criterion, and of many samples, nothing is decided. The second value has the log densities of the
+        samples that decided on the bandwidth.
+        """
+        function, weights, log_densities = self.function(), self.weights, None
+        if len(weights.anchors) > limits.HELD_ROWS // 2 or criterion is None:
+            return function, None
+        if weights.intercept and weights.kernel.domain != "gram" and is_bounded(weights.kernel):
+            function = replace(function, weights=faded(weights, self.groups))
+        if function.kernel.domain == "vectors" and function.vectors("density").shape[1] == 1:
+            left_out, w = self.left_out(), weights.sample_weight
+            rows = np.arange(len(left_out)) if w is None else np.flatnonzero(w > 0)
+            some = torch.from_numpy(rows[limits.evenly_spaced(len(rows), limits.MIDDLE_ROWS)])
+            shares = None if w is None else torch.from_numpy(w / w.sum()).to(left_out)
+            width, log_densities = best_bandwidth(proper(left_out[some], shares), function.vectors("density"), some)
+            function = replace(function, bandwidth=width)
+        self.forget_inverse()
+        return function, log_densities
+
+    def at_rest(self) -> WeightSystem:
+        """The system itself, which holds nothing beside its arrays."""
+        return self
 
     def forget_inverse(self) -> None:
         """Free P, an n × n matrix: solutions go by the factor again, to the last bit as those of a stored model."""
@@ -435,6 +348,30 @@ class CellSystem(SummedSystem):
         own = {field.name: getattr(self, field.name) for field in fields(SummedSystem)}
         return SummedSystem(**{**own, "sums": sums.map(plain), "held": held})
 
+    def settled(self, alpha: float | AlphaRule) -> Self:
+        """The system at an alpha: the one given or, before a rule, the one chosen with the kernel or by its scale."""
+        if not isinstance(alpha, float):
+            alpha = alpha if self.scale is None else self.scale / self.n
+            alpha = alpha if self.first_alpha is None else self.first_alpha
+        return super().settled(alpha)
+
+    def judged(self, criterion: str | None) -> tuple[ConditionalEmbedding, Tensor | None]:
+        """The fitted embedding: of cells, left-out samples decide no more."""
+        return self.function(), None
+
+    def influence(self, X: Data, values: Tensor | None = None) -> Tensor:
+        """Refused: samples are summed."""
+        raise self._unavailable("Influences of samples")
+
+    def left_out_distances(self) -> Tensor:
+        """Refused: targets are summed."""
+        raise self._unavailable("Misfits of targets")
+
+    def _unavailable(self, what: str) -> ValueError:
+        return ValueError(
+            f"{what} need all samples, and a fit with cells of targets has sums of them. Fit without approximation=."
+        )
+
     def alpha_range(self) -> tuple[Tensor, Tensor]:
         """The alphas that the criterion in the RKHS of l can tell apart."""
         return self.in_rkhs.alpha_range()
@@ -483,6 +420,13 @@ def target_factor(gram: Tensor, like: Tensor | None = None) -> Tensor:
     return factor.contiguous()
 
 
+def searched_factor(targets: ConditionalEmbedding, source: TargetSource, rows: Tensor) -> Tensor:
+    """R with RRᵀ = L at some rows: of the targets of an exact fit, rows of the factor of all of them."""
+    if targets.anchors is not None:
+        return target_factor(repaired_gram(targets.output_kernel, targets.prepared_anchors)[0])[rows]
+    return target_factor(repaired_gram(targets.output_kernel, source.prepared(source.rows(rows.numpy())))[0])
+
+
 def cell_kernel(function: ConditionalEmbedding) -> Kernel:
     """The output kernel as cells take it: nothing is repaired, for no Gram matrix is formed."""
     kernel, how = function.kernel, function.representation
@@ -520,13 +464,13 @@ class TargetSource:
     def __len__(self) -> int:
         return len(self.values)
 
-    def rows(self, index: np.ndarray) -> Any:
+    def rows(self, index: np.ndarray) -> Data:
         """Some of them, here and checked."""
         if is_dask(self.values):
             return self.check(self.values[index].compute())
         return take(self.values, torch.from_numpy(index))
 
-    def prepared(self, values: Any) -> Any:
+    def prepared(self, values: Any) -> Data:
         """As the kernel takes them."""
         numeric = self.kernel.domain == "vectors"
         return self.kernel.prepare(self.representation.tensor(values) if numeric else values)
@@ -548,7 +492,7 @@ class TargetSource:
         values = self.rows(rows)
         return replace(self, values=values[:, rows] if self.kernel.domain == "gram" else values)
 
-    def anchors(self, kernel: Kernel, approximation: Nystroem | Landmarks, seed: int) -> Any:
+    def anchors(self, kernel: Kernel, approximation: Nystroem | Landmarks, seed: int) -> Data:
         """Targets that stand for all, as they were given."""
         if isinstance(approximation, Landmarks):
             return self.check(approximation.points)
@@ -582,7 +526,7 @@ def conditional_system(
     intercept: bool,
     pair: tuple[Approximation, Nystroem | Landmarks] | None,
     inputs: Data = None,
-    memory_limit: Any = None,
+    memory_limit: object = None,
     scale: float | None = None,
     first_alpha: float | None = None,
 ) -> WeightSystem | CellSystem:

@@ -41,6 +41,7 @@ from representer.linalg import (
 )
 from representer.notices import warn
 from representer.operators import (
+    DataDriven,
     Decomposable,
     DiagonalForm,
     OperatorKernel,
@@ -52,6 +53,7 @@ from representer.operators import (
 from representer.samples import Block, Data, count, take
 from representer.samples import rows as limits
 from representer.systems.base import Criterion, System, group_members, relative_norm, shift_range
+from representer.values import Value
 
 Solver = Literal["auto", "dense", "iterative"]
 
@@ -660,9 +662,12 @@ class Slopes:
     def variance(self, X: Tensor) -> Tensor:
         """The variance (m,) of f + b at new points."""
         points = (X if self.middle is None else X - self.middle) @ self.right
-        filters = self.scale * self.shift / (self.scale * self.values**2 + self.shift)
+        # The squares of large values may be out of range where their ratio is not.
+        points = points * (
+            (self.scale * self.shift).sqrt() / torch.hypot(self.scale.sqrt() * self.values, self.shift.sqrt())
+        )
         own = 0.0 if self.middle is None else self.shift / self.root.square().sum()
-        return points.square() @ filters + own
+        return points.square().sum(-1) + own
 
 
 def weighted_mean(values: Tensor, root: Tensor) -> Tensor:
@@ -1210,14 +1215,13 @@ def refuse_missing(mask: Tensor | None, criterion: Criterion) -> None:
         raise ValueError("criterion='gcv' needs all targets when outputs are coupled; use criterion='loo'.")
 
 
-def require_memory(data: RidgeData, *, learned: bool, searched: bool, undecided: bool) -> None:
+def require_memory(data: RidgeData, *, learned: bool, searched: bool) -> None:
     """Refuse an exact fit that does not fit, before anything of size n × n exists.
 
-    ``learned`` says whether hyperparameters of the kernel are learned, ``searched`` whether alpha is, and ``undecided``
-    whether the targets are yet to decide the operators, which then need not commute.
+    ``learned`` says whether hyperparameters of the kernel are learned, and ``searched`` whether alpha is.
     """
     n, p = data.Y.shape
-    form = None if undecided else data.form
+    form = None if _is_undecided(data.kernel) else data.form
     # Peaks that the memory benchmark measures, in matrices: a gradient's intermediates; the blocks of a kernel without
     # structure; eigenvectors and their workspace; a factor alone. Outputs with a Gram matrix of their own keep one.
     if form is None:
@@ -1235,3 +1239,8 @@ def require_memory(data: RidgeData, *, learned: bool, searched: bool, undecided:
         what=f"An exact fit to {n} samples",
         advice="Use approximation=Nystroem(m), fewer samples or dtype='float32'.",
     )
+
+
+def _is_undecided(value: Value) -> bool:
+    """Does a sum wait for operators that the targets decide? Such operators need not commute."""
+    return isinstance(value, DataDriven) or any(_is_undecided(child) for _, child in value._children())

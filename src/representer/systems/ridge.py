@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -26,7 +26,7 @@ from representer.approximation import (
 )
 from representer.functions import Expansion, FeatureFunction, Function, KernelMap, StoredFeatures
 from representer.kernels import Linear
-from representer.linalg import by_rows, note_residual, room_beside_sums, row_blocks
+from representer.linalg import by_rows, note_residual, require, room_beside_sums, row_blocks
 from representer.notices import NumericalWarning, warn
 from representer.operators import (
     Decomposable,
@@ -41,7 +41,7 @@ from representer.operators import (
 from representer.samples import Block, Data, HeldSamples, InMemory, Samples, Step, count, plain, take
 from representer.samples import rows as limits
 from representer.systems.base import Criterion, System, shift_range, whole_groups
-from representer.systems.exact import IterativeOutputs, RidgeData, factor_system, training_data
+from representer.systems.exact import IterativeOutputs, RidgeData, factor_system, require_memory, training_data
 from representer.systems.falkon import solve_falkon
 from representer.systems.sums import (
     CentredFeatures,
@@ -110,6 +110,14 @@ class FittedSystem(System):
         """The fitted f + b as a sum over the samples where it is exact; else over what it is spanned by."""
         return self.function()
 
+    def with_all_samples(self) -> Self:
+        """The system whose leave-one-out speaks of all samples, where they are in memory, and not of some."""
+        return self
+
+    def with_weightless(self, left_out: Tensor) -> Tensor:
+        """The predictions of ``left_out_sample`` and, where all samples are known, those for samples of weight zero."""
+        return left_out
+
     def left_out_moments(self) -> LeftOutMoments:
         """Samples of positive weight that stand for all, or all, each of which was left out with its group."""
         raise self._unavailable("Deviations")
@@ -157,7 +165,7 @@ class FittedSystem(System):
 
     @abstractmethod
     def norm(self) -> float:
-        """‖f‖."""
+        """‖f‖, the norm of the fitted function in its RKHS."""
 
     def left_out_sample(self) -> tuple[Block, Tensor]:
         """Samples that stand for all, or all, and for each the prediction by the fit without its group."""
@@ -445,10 +453,12 @@ class ExactSystem(FittedSystem):
 
     def left_out(self, groups: Tensor | None = None) -> Tensor:
         """f₋ₛ(x_i) (n, p) for each sample without its group, or without it alone; the fit has not seen weight zero."""
-        if self._rows is None:
-            return self._system.left_out(groups)
-        seen = self._system.left_out(None if groups is None else groups[torch.from_numpy(self._rows)])
-        return self._scattered(seen, self._function(self._held.X))
+        if self._rows is not None and groups is not None:
+            groups = groups[torch.from_numpy(self._rows)]
+        return self.with_weightless(self._system.left_out(groups))
+
+    def with_weightless(self, left_out: Tensor) -> Tensor:
+        return left_out if self._rows is None else self._scattered(left_out, self._function(self._held.X))
 
     def left_out_sample(self) -> tuple[Block, Tensor]:
         """All samples of positive weight, and the prediction for each by the fit without its group."""
@@ -546,7 +556,7 @@ class ExactSystem(FittedSystem):
         """The features of prepared inputs, and what they miss of K(x, x) (m, p): what no landmark sees is uncertain."""
         assert self.features is not None
         features = self.features.map(inputs)
-        missed = (self.features.map.kernel._diag(inputs) - (features**2).sum(1)).clamp(min=0.0)
+        missed = self.features.map.missed(inputs, features).to(features)
         return features, missed[:, None] * self.operator.as_matrix(self._training.Y.shape[1], features).diagonal()
 
     def left_out_at(self, X: Data) -> tuple[Tensor, Tensor]:
@@ -561,7 +571,7 @@ class ExactSystem(FittedSystem):
         means, variances = self._system.left_out_at(features)
         return means, variances + missed[:, None]
 
-    def _inputs(self, X: Data) -> Any:
+    def _inputs(self, X: Data) -> Data:
         """Checked inputs as the system takes them; Gram rows of the samples that have a weight."""
         if self.kernel.domain == "gram" and self._rows is not None:
             X = X[:, self._rows]
@@ -728,6 +738,9 @@ class SummedSystem(FeatureSystem):
             residuals[rows], variances[rows], leverages[rows] = missed, variance, leverage
         return residuals, variances, leverages
 
+    def with_all_samples(self) -> Self:
+        return self if self.samples is None else self.changed(held=self.samples)
+
     def _everything(self) -> Block:
         """All samples of the fit."""
         if self.samples is None:
@@ -773,7 +786,7 @@ class SummedSystem(FeatureSystem):
         def variances(rows: slice) -> Tensor:
             block = inputs[rows]
             phi = features(block)
-            missed = (features.kernel._diag(block).double() - phi.double().square().sum(1)).clamp(min=0.0)
+            missed = features.missed(block, phi)
             seen = phi if frame is None else frame(phi)
             return self.ridge.variance(seen, self.alpha) + missed[:, None] * own
 
@@ -857,6 +870,7 @@ class FalkonSystem(FeatureSystem):
     constant: np.ndarray | None
     error: float
     total_weight: float
+    leaves_out = False
 
     @property
     def weight(self) -> float:
@@ -897,6 +911,113 @@ def feature_function(
     return FeatureFunction(features.factored(), plain(weighted, copy=True), constant)
 
 
+# -- what a search looks at -------------------------------------------------------------------------------------------
+class RidgeScope(ABC):
+    """What spans f, and which samples a search over the kernel looks at."""
+
+    spans_all = False  # is f spanned by all samples, so that the alpha of a search is that of the fit?
+    repairs = True  # is a Gram matrix that is indefinite repaired?
+    approximation: Approximation | None = None
+
+    @abstractmethod
+    def start(
+        self, kernel: OperatorKernel, samples: Samples, seed: int, *, intercept: bool, learned: bool, searched: bool
+    ) -> RidgeData:
+        """Samples of positive weight that a search may look at, with the numbers in the kernel where it starts.
+
+        ``learned`` says whether hyperparameters are learned, and ``searched`` whether alpha is. A fit that does not fit
+        into memory is refused.
+        """
+
+    @abstractmethod
+    def searched(self, data: RidgeData, seed: int) -> RidgeData:
+        """As many of these samples as a criterion looks at."""
+
+    def part(self, samples: Samples, size: int, seed: int) -> np.ndarray:
+        """The samples of a cheaper search: about ``size`` where f is spanned by all, and all where it looks at few."""
+        return np.arange(samples.n)
+
+
+class WholeRidge(RidgeScope):
+    """An exact fit: all samples."""
+
+    spans_all = True
+
+    def start(
+        self, kernel: OperatorKernel, samples: Samples, seed: int, *, intercept: bool, learned: bool, searched: bool
+    ) -> RidgeData:
+        """All samples, and their Gram matrix where nothing of it is learned."""
+        data = training_data(kernel, samples.rows(np.arange(samples.n)), intercept=intercept)
+        require_memory(data, learned=learned, searched=searched)
+        data = replace(data, kernel=kernel.resolve(data.X))
+        return data if kernel.free() else data.with_gram()
+
+    def searched(self, data: RidgeData, seed: int) -> RidgeData:
+        """As many as a criterion can afford."""
+        return data.subset(len(data.Y), seed)
+
+    def part(self, samples: Samples, size: int, seed: int) -> np.ndarray:
+        """About ``size`` random samples, of groups whole ones."""
+        return samples.random_rows(size, seed)
+
+
+@dataclass(frozen=True)
+class FeatureRidge(RidgeScope):
+    """Features of all samples at once: coupled outputs with missing targets."""
+
+    approximation: Approximation
+
+    def start(
+        self, kernel: OperatorKernel, samples: Samples, seed: int, *, intercept: bool, learned: bool, searched: bool
+    ) -> RidgeData:
+        """The data of all samples, from which an exact fit starts."""
+        data = training_data(kernel, samples.rows(np.arange(samples.n)), intercept=intercept)
+        m = self.approximation.size(samples.n)
+        needed = 4 * samples.n * m * data.Y.element_size()
+        require(needed, what=f"A fit with {m} features", advice="Use fewer of them.")
+        return replace(data, kernel=kernel.resolve(data.X))
+
+    def searched(self, data: RidgeData, seed: int) -> RidgeData:
+        """As many as there are features."""
+        n = len(data.Y)
+        return data.subset(min(n, self.approximation.size(n)), seed)
+
+
+@dataclass(frozen=True)
+class SummedRidge(RidgeScope):
+    """Sums over blocks of samples: a search looks at random ones."""
+
+    approximation: Approximation
+    repairs = False
+
+    def start(
+        self, kernel: OperatorKernel, samples: Samples, seed: int, *, intercept: bool, learned: bool, searched: bool
+    ) -> RidgeData:
+        """Random samples; those that the fit will ask for are read with them."""
+        self.approximation.size(samples.n)
+        regular = limits.evenly_spaced(samples.n, limits.HEURISTIC_ROWS)
+        drawn = self.approximation.rows(samples.n, seed)
+        search = samples.random_rows(limits.SEARCH_ROWS, seed)
+        samples.read_ahead(regular, drawn, search, samples.random_rows(limits.HELD_ROWS, seed))
+        kernel = kernel.resolve(samples.rows(regular).X)
+        return training_data(kernel, samples.rows(search).positive_part(), intercept=intercept)
+
+    def searched(self, data: RidgeData, seed: int) -> RidgeData:
+        """All of the data: an exact search leaves none out."""
+        return data
+
+
+def ridge_scope(
+    approximation: Approximation | None, samples: Samples, kernel: OperatorKernel, *, learned: bool
+) -> RidgeScope:
+    """The scope of a fit to samples of positive weight; ``learned`` says whether the output operator is."""
+    if approximation is None:
+        return WholeRidge()
+    approximation = approximation.sized(samples.n)
+    by_sums = goes_by_sums(samples, kernel, learned=learned)
+    return SummedRidge(approximation) if by_sums else FeatureRidge(approximation)
+
+
 # -- choices ----------------------------------------------------------------------------------------------------------
 def goes_by_sums(samples: Samples, kernel: OperatorKernel, *, learned: bool = False) -> bool:
     """Is a fit with features a sum over the samples? Coupled outputs with missing targets need all samples at once.
@@ -918,7 +1039,7 @@ def ridge_system(
     approximation: Approximation | None = None,
     explicit: bool = False,
     solver: str | Falkon = "auto",
-    memory_limit: Any = None,
+    memory_limit: object = None,
     inputs: Data = None,
     data: RidgeData | None = None,
     seed: int = 0,
@@ -948,7 +1069,7 @@ def ridge_system(
     inputs : data or None
         The inputs of samples in memory as they are stored, before a kernel has prepared them.
     data : RidgeData or None
-        The samples as an exact system takes them, if they are at hand.
+        The samples as an exact system takes them, if they are at hand; other systems do not look at them.
     seed : int
         Of landmarks and of samples that stand for all.
 
@@ -965,13 +1086,12 @@ def ridge_system(
     >>> round(system.function()([[4.0]]).item(), 4)  # the slope of ridge regression is xᵀy / (xᵀx + 2·2.5)
     2.0
     """
-    stored = None
-    if isinstance(samples, InMemory):
-        stored = HeldSamples.all_of(samples.samples, inputs)
-        samples = InMemory(samples.samples.positive_part(pairwise=kernel.domain == "gram"))
+    stored, n = None if samples.held is None else HeldSamples.all_of(samples.held, inputs), samples.n
+    samples = samples.positive_part(pairwise=kernel.domain == "gram")
     fit = RidgeTask(kernel, samples, alpha, representation, intercept, solver, memory_limit, stored, seed)
     if approximation is None:
         return fit.exactly(data, explicit=explicit)
+    approximation = approximation.sized(n)
     return fit.by_sums(approximation) if goes_by_sums(samples, kernel) else fit.by_features(approximation)
 
 

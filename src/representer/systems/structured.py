@@ -99,6 +99,13 @@ class StructuredModel:
         """Is alpha or a number of the operator left to the criterion?"""
         return self.opens_operator or not isinstance(self.alpha, float)
 
+    def capped(self, n: int) -> StructuredModel:
+        """The model for n samples, which may be fewer than landmarks were asked for."""
+        if self.approximation is None:
+            return self
+        inputs, outputs = self.approximation
+        return replace(self, approximation=(inputs.capped(n), outputs.capped(n)))
+
     def on_axes(self, Y: Data) -> bool:
         """Are outputs vectors that are their own features, fewer of these than samples, or with a given operator?"""
         linear = isinstance(self.output_kernel, Linear) and isinstance(Y, Tensor)
@@ -202,6 +209,11 @@ class RegressionInputs:
     features: FeatureMap | None = None  # of an approximate fit: what makes B
     stayed: Tensor | None = None  # of a Gram matrix that was repaired: the eigenvectors that have stayed
 
+    @property
+    def has_own_features(self) -> bool:
+        """Is B made of the kernel's own features? Those of landmarks have no more digits than a Gram matrix."""
+        return self.by_factor and self.features is None
+
     def known(self, values: Tensor) -> Tensor:
         """The rows of the inputs that have an output."""
         return values if self.labelled is None else values[self.labelled]
@@ -302,7 +314,7 @@ class RegressionInputs:
 
 
 def times(rows: Tensor, root: Tensor | None) -> Tensor:
-    """Rows times √w."""
+    """Rows (n, m) times the square roots of the samples' weights."""
     return rows if root is None else rows * root[:, None]
 
 
@@ -495,14 +507,14 @@ class DiagonalRegression:
 
     @cached_property
     def Z(self) -> Tensor:  # noqa: N802
-        """The coordinates."""
+        """The coordinates of the outputs in the directions of this operator."""
         if self.turned is not None:
             return self.regression.inputs.spectrum.vectors @ self.turned
         return self.regression.R if self.vectors is None else self.regression.R @ self.vectors
 
     @cached_property
     def rotated(self) -> Tensor:
-        """Uᵀ Z."""
+        """Uᵀ Z, the coordinates in the eigenvectors of the input Gram matrix."""
         if self.turned is not None:
             return self.turned
         inner = self.regression.rotated
@@ -522,7 +534,7 @@ class DiagonalRegression:
 
     @cached_property
     def variances(self) -> Tensor:
-        """Σ_i z_ij² (s,)."""
+        """Σ_i z_ij² (s,), the sum of squares of each coordinate."""
         inside = self.rotated.square().sum(0)
         return inside if self.outside is None else inside + self.outside.square().sum(0)
 
@@ -874,6 +886,13 @@ class StructuredSystem(System):
             vars(system)["diagonal"] = diagonal
         return system
 
+    def judged(self) -> StructuredSystem:
+        """The system on which numbers are chosen: itself, or where it is exact, that of random ones of many samples."""
+        if self.features is not None or len(self.pairs) <= limits.STRUCTURED_ROWS:
+            return self
+        with silent_repairs():
+            return structured_system(self.model, self.pairs.sample(limits.STRUCTURED_ROWS, self.model.seed))
+
     def at_rest(self) -> StructuredSystem:
         """The system as a learner keeps it, without what it has factored."""
         return replace(self)
@@ -888,7 +907,7 @@ class StructuredSystem(System):
         return self.diagonal.solution(self.alpha)[1]
 
     def function(self) -> EmbeddingFunction:
-        """The fitted g."""
+        """The fitted function g into the RKHS of the output kernel."""
         model, anchored = self.model, self.regression.outputs.anchored
         anchors = self.samples.Y if anchored else None if self.targets is None else self.targets.landmarks
         solution = self.diagonal.solution(self.alpha)
@@ -1018,9 +1037,11 @@ def structured_system(model: StructuredModel, pairs: Pairs, source: Samples | No
     return system
 
 
-def goes_by_sums(model: StructuredModel, pairs: Pairs) -> bool:
-    """Is the fit a sum over the samples, of which the learner keeps some?"""
-    return model.approximation is not None and pairs.labelled is None
+def kept_pairs(model: StructuredModel, pairs: Pairs, source: Samples) -> Pairs:
+    """The samples that a learner keeps: all, or some of many where the fit is a sum over those of a source."""
+    if model.approximation is None or pairs.labelled is not None or len(pairs) <= limits.KNOWN_ROWS:
+        return pairs
+    return pairs.rows(source.random_rows(limits.KNOWN_ROWS, model.seed))
 
 
 def sum_samples(

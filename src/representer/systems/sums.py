@@ -19,7 +19,7 @@ from torch import Tensor
 from representer.approximation import FeatureMap, LandmarkFeatures
 from representer.kernels import Kernel
 from representer.linalg import Cholesky, Eigenpairs, eigh, factorize, inverse_blocks, shifted, solve_blocks
-from representer.samples import Block, Data, Step, count, take
+from representer.samples import Array, Block, Data, Step, count, take
 from representer.samples import rows as limits
 from representer.systems.base import group_members, whole_groups
 
@@ -53,11 +53,11 @@ class Frame:
         The feature that is replaced.
     """
 
-    middle: Any
-    direction: Any = None
+    middle: Array
+    direction: Array = None
     place: int = 0
 
-    def map(self, change: Callable[[Any], Any]) -> Frame:
+    def map(self, change: Callable[[Array], Array]) -> Frame:
         """The frame with every array changed: tensors to NumPy and back."""
         direction = None if self.direction is None else change(self.direction)
         return replace(self, middle=change(self.middle), direction=direction)
@@ -150,11 +150,11 @@ class NormalSums:
 
     n: int  # samples of positive weight
     weight: float  # Σ w
-    gram: Any  # Σ w φφᵀ, (m, m)
-    cross: Any  # Σ w φyᵀ, (m, p)
-    squares: Any  # Σ w yyᵀ, (p, p)
-    feature_sum: Any  # Σ w φ, (m,)
-    target_sum: Any  # Σ w y, (p,)
+    gram: Array  # Σ w φφᵀ, (m, m)
+    cross: Array  # Σ w φyᵀ, (m, p)
+    squares: Array  # Σ w yyᵀ, (p, p)
+    feature_sum: Array  # Σ w φ, (m,)
+    target_sum: Array  # Σ w y, (p,)
 
     def __add__(self, other: NormalSums) -> NormalSums:
         return NormalSums(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(NormalSums)})
@@ -174,7 +174,7 @@ class NormalSums:
             target_sum=self.target_sum @ matrix,
         )
 
-    def map(self, change: Callable[[Any], Any]) -> NormalSums:
+    def map(self, change: Callable[[Array], Array]) -> NormalSums:
         """The sums with every array changed: tensors to NumPy and back."""
         arrays = ("gram", "cross", "squares", "feature_sum", "target_sum")
         return replace(self, **{name: change(getattr(self, name)) for name in arrays})
@@ -574,12 +574,12 @@ class SeparateSums:
         both = zip(self.parts, other.parts, strict=True)
         return SeparateSums(self.weight + other.weight, tuple(one + two for one, two in both))
 
-    def map(self, change: Callable[[Any], Any]) -> SeparateSums:
+    def map(self, change: Callable[[Array], Array]) -> SeparateSums:
         """The sums with every array changed: tensors to NumPy and back."""
         return SeparateSums(self.weight, tuple(part.map(change) for part in self.parts))
 
     @property
-    def cross(self) -> Any:
+    def cross(self) -> Array:
         """The products Σ w φyᵀ of features and targets, (m, p)."""
         return torch.cat([torch.as_tensor(part.cross) for part in self.parts], 1)
 

@@ -18,7 +18,7 @@ from representer.operators import Adapted
 from representer.samples import Data, HeldSamples, count, plain, take
 from representer.samples import rows as limits
 from representer.systems.base import Groups
-from representer.systems.conditional import SampleWeights
+from representer.systems.scalar import SampleWeights
 
 # Up to so many points the factor of a fit stays at hand for the first question; beyond, it is computed again.
 KEPT_FACTOR = 2000
@@ -42,7 +42,7 @@ class PointSupport:
     >>> import numpy as np, torch
     >>> from representer.kernels import Gaussian
     >>> from representer.operators import Representation
-    >>> from representer.systems.conditional import SampleWeights
+    >>> from representer.systems.scalar import SampleWeights
     >>> from representer.systems.support import PointSupport
     >>> how = Representation(torch.float64)
     >>> support = PointSupport(SampleWeights(Gaussian(1.0), np.array([[0.0]]), 1.0, False, how))
@@ -155,7 +155,9 @@ class Support:
         return cls(parts, None, bounded, None if held is None or drawn else held.X)
 
     @classmethod
-    def _of_stack(cls, stack: Stacked, alphas: Any, samples: HeldSamples | None, held: HeldSamples | None) -> Support:
+    def _of_stack(
+        cls, stack: Stacked, alphas: object, samples: HeldSamples | None, held: HeldSamples | None
+    ) -> Support:
         """The mean of the members' support by their weights; those that are not bounded count where no other does."""
         weights = stack.weights.mean(1).tolist()
         each = np.broadcast_to(np.asarray(alphas, dtype=float), len(weights)).tolist()
@@ -261,7 +263,7 @@ class FadingWeights(Function):
 
     @property
     def anchors(self) -> Data:
-        """The training inputs."""
+        """The training inputs, from which the support is measured."""
         return self.weights.anchors
 
     @property
@@ -290,7 +292,7 @@ class FadingWeights(Function):
         return self.weights.cancellation(limit, size)
 
     def spans(self) -> list[Span]:
-        """The training inputs."""
+        """The training inputs, which span the weights."""
         return self.weights.spans()
 
     def faded_network(self, network: torch.nn.Module, Y: Tensor) -> torch.nn.Module:
@@ -322,7 +324,7 @@ class FadingNetwork(torch.nn.Module):
 
 
 def trust(support: Tensor, reference: float, power: float) -> Tensor:
-    """min(1, s/reference)^power."""
+    """min(1, s/reference)^power: how much an answer counts where the support is s."""
     share = (support.double() / reference).clamp(max=1.0)  # in single precision a small reference would be zero
     return (share**power).to(support)
 

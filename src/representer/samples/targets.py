@@ -1,0 +1,323 @@
+"""Targets, labels, groups and noise as users pass them: what they must be, and what is made of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+from torch import Tensor
+
+from representer.samples.in_memory import is_dask, is_single, plain
+from representer.samples.on_dask import as_rows, require_dask
+from representer.samples.records import Data, as_records, is_missing
+
+
+def require_targets(y: Data) -> None:
+    """Refuse to fit without targets."""
+    if y is None:
+        raise ValueError("requires y to be passed, but the target y is None.")
+
+
+def target_columns(y: np.ndarray, n: int) -> tuple[np.ndarray, bool]:
+    """Targets of n samples as (n, p), and whether they came as a vector; NaN marks a missing one of several outputs."""
+    if y.ndim not in (1, 2):
+        raise ValueError(
+            f"y should be an array of shape (n_samples,) or (n_samples, n_outputs); got {y.shape}. Pass "
+            "y.reshape(len(y), -1), and give predictions their shape again."
+        )
+    check_lengths(n, len(y))
+    flat = y.ndim == 1
+    targets = y.reshape(n, -1)
+    if targets.shape[1] == 0:
+        raise ValueError(f"y has no outputs: shape {y.shape}.")
+    if np.isinf(targets).any():
+        row = int(np.argwhere(np.isinf(targets))[0][0])
+        raise ValueError(f"Input y contains infinity, first in row {row}. Leave those samples out.")
+    missing = np.isnan(targets)
+    if missing.any() and targets.shape[1] == 1:
+        raise ValueError(
+            f"Input y contains NaN, first in row {int(np.argwhere(missing)[0][0])}. Missing targets are allowed among "
+            "several outputs; with one output, leave those samples out."
+        )
+    empty = np.flatnonzero(missing.all(0))
+    if len(empty):
+        raise ValueError(
+            f"Output {int(empty[0])} of y has no observed value: every entry is NaN. Leave that column out."
+        )
+    return targets, flat
+
+
+# Beyond these sizes of targets, squares of what is made of them leave the range of numbers.
+SQUARED_SIZES = (2.0**-300, 2.0**300)
+
+
+def target_unit(targets: np.ndarray, dtype: str) -> float:
+    """What targets (n, p) are divided by, so that their squares are in range: 1, or a power of two, which rounds none.
+
+    Targets that the precision of a learner cannot hold are refused.
+    """
+    largest = float(np.nanmax(np.abs(targets)))
+    info = np.finfo(dtype)
+    if largest > 0 and not float(info.tiny) <= largest <= float(info.max) / 16:
+        raise ValueError(
+            f"The largest target is {largest:.3g}, and dtype={dtype!r} holds numbers from {info.tiny:.1e} to "
+            f"{info.max:.1e}: predictions would not fit. Rescale y (for example y / {largest:.0e})"
+            + (", or use dtype='float64'." if dtype == "float32" else ".")
+        )
+    low, high = SQUARED_SIZES if dtype == "float64" else (2.0**-40, 2.0**40)
+    return 1.0 if largest == 0 or low < largest < high else 2.0 ** math.floor(math.log2(largest))
+
+
+def refuse_unknown(y: np.ndarray) -> None:
+    """Refuse numbers (n,) or (n, p) that are not finite, with the first row that has one."""
+    rows = np.flatnonzero(~np.isfinite(y.reshape(len(y), -1)).all(1))
+    if not len(rows):
+        return
+    missing = bool(np.isnan(y[rows[0]]).any())
+    raise ValueError(
+        f"Input y contains {'NaN' if missing else 'infinity'}, first in row {int(rows[0])} ({len(rows)} of {len(y)} "
+        "rows). Leave those samples out"
+        + ("; OperatorRidge takes several outputs of which some entries are missing." if missing else ".")
+    )
+
+
+def as_collection(Y: Data, domain: str, message: str) -> Data:
+    """Outputs as a collection with one for each sample; ``message`` refuses a single object."""
+    if not hasattr(Y, "__len__") and hasattr(Y, "__array__"):
+        Y = np.asarray(Y)
+    if isinstance(Y, Iterator):
+        return list(Y)
+    if domain == "records" and not (Y is None or isinstance(Y, list)):
+        return as_records(Y)
+    if Y is not None and is_single(Y):
+        raise ValueError(f"{message}; got {Y!r:.80}. Put one output in a list.")
+    return Y
+
+
+def labelled_outputs(domain: str, Y: Data) -> tuple[Data, np.ndarray | None]:
+    """The outputs without gaps, and the numbers of the samples that have one; None if all have.
+
+    A gap is None, or among numbers a row of NaN (of a Gram matrix, with its column).
+    """
+    if Y is None or is_single(Y):
+        return Y, None
+    items = plain(Y)
+    items = items.to_numpy() if hasattr(items, "to_numpy") else items
+    if hasattr(items, "tocsr") or not len(items) or getattr(items, "size", 1) == 0:
+        return Y, None
+    if isinstance(items, np.ndarray) and items.dtype.kind in "fiub":
+        gap = np.asarray(np.isnan(items.reshape(len(items), -1)).all(1), dtype=bool)
+    else:
+        items = items if isinstance(items, np.ndarray) else list(items)
+        gap = np.array([item is None or (isinstance(item, float) and item != item) for item in items], dtype=bool)
+    if not gap.any():
+        return Y, None
+    if gap.all():
+        raise ValueError(f"None of the {len(gap)} samples has an output: nothing can be learned.")
+    labelled = np.flatnonzero(~gap)
+    there = items[labelled] if isinstance(items, np.ndarray) else [items[i] for i in labelled]
+    if domain == "gram" and isinstance(there, np.ndarray):
+        there = there[:, labelled]
+    elif domain == "vectors" and not (isinstance(there, np.ndarray) and there.dtype != object):
+        there = [plain(item) for item in there]
+    return there, labelled
+
+
+def integer_type(Y: Data) -> np.dtype | None:
+    """The type of outputs that are integers or truth values; None for others."""
+    dtype = np.asarray(plain(Y)).dtype
+    return dtype if dtype.kind in "iub" else None
+
+
+def check_numbers(outputs: Data, n: int) -> np.ndarray:
+    """Numbers of training outputs."""
+    numbers = np.asarray(plain(outputs))
+    if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or not ((numbers >= 0) & (numbers < n)).all():
+        raise ValueError(
+            f"With a precomputed output kernel, outputs are numbers from 0 to {n - 1}; got {outputs!r:.80}."
+        )
+    return numbers
+
+
+def check_lengths(n: int, n_targets: int) -> None:
+    """There is one target for each sample."""
+    if n_targets != n:
+        raise ValueError(f"X and y have inconsistent numbers of samples: {n} and {n_targets}.")
+
+
+def check_gram(gram: np.ndarray) -> None:
+    """A Gram matrix for fitting is square and symmetric to rounding."""
+    if gram.shape[0] != gram.shape[1]:
+        raise ValueError(
+            f"Precomputed kernel matrix should be square for fitting, n_samples × n_samples; got {gram.shape}. "
+            "Predicting takes k(X_new, X_train)."
+        )
+    scale = np.abs(gram).max()
+    asymmetry = np.abs(gram - gram.T).max()
+    if asymmetry > math.sqrt(np.finfo(gram.dtype).eps) * scale:
+        raise ValueError(
+            f"The precomputed Gram matrix is not symmetric: entries differ from their mirror image by up to "
+            f"{asymmetry:.3g} (largest entry {scale:.3g}). Check how it was computed, or pass (K + K.T) / 2."
+        )
+
+
+def check_left_out(n: int, groups: Tensor | None) -> None:
+    """Refuse one sample, or one group, where a criterion leaves it out."""
+    if (n if groups is None else len(groups.unique())) < 2:
+        raise ValueError(
+            f"Found n_{'samples' if groups is None else 'groups'}=1: the criterion leaves samples out, so that at "
+            "least 2 are needed. Give numbers for alpha and the rest to fit one sample."
+        )
+
+
+def check_noise(noise: Data, targets: np.ndarray) -> np.ndarray:
+    """Standard deviations (n, 1) or (n, p) of measurements of targets (n, p): positive, where a target is known."""
+    values = np.asarray(plain(noise), dtype=np.float64)
+    n, p = targets.shape
+    if values.shape not in ((n,), (n, 1), (n, p)):
+        raise ValueError(
+            f"noise must have one standard deviation for each of the {n} samples, or for each of their {p} outputs: "
+            f"an array of shape ({n},) or ({n}, {p}); got shape {values.shape}."
+        )
+    values = values.reshape(n, -1)
+    missing = np.isnan(targets).all(1, keepdims=True) if values.shape[1] == 1 else np.isnan(targets)
+    bad = np.argwhere(~missing & ~((values > 0) & (values < np.inf)))
+    if len(bad):
+        row, column = (int(i) for i in bad[0])
+        raise ValueError(
+            f"noise must be positive and finite, in the units of y; got {values[row, column]!r} in row {row}. Measure "
+            "it, estimate it from replicates, or leave noise=None: then all targets have the same."
+        )
+    return np.where(missing, np.nanmedian(values, 0), values)
+
+
+def noise_weights(noise: np.ndarray) -> np.ndarray:
+    """Weights in inverse proportion to the variances of measurements, one for the median of each column."""
+    return (np.median(noise, 0) / noise) ** 2
+
+
+def check_groups(groups: Data, n: int, numbers: dict[object, int] | None = None) -> np.ndarray | None:
+    """The number of each sample's group, from labels of any kind; None where there are none.
+
+    ``numbers`` are those of the labels in earlier batches, to which new labels are added.
+    """
+    if groups is None:
+        return None
+    labels = np.asarray(plain(groups))
+    if labels.shape != (n,):
+        raise ValueError(
+            f"groups must have one label for each of the {n} samples; got an array of shape {labels.shape}."
+        )
+    if labels.dtype.kind == "f" and np.isnan(labels).any():
+        raise ValueError(
+            f"groups contains NaN, first in row {int(np.argwhere(np.isnan(labels))[0][0])}. Give such samples labels "
+            "of their own."
+        )
+    if numbers is None:
+        return np.unique(labels, return_inverse=True)[1]
+    return np.array([numbers.setdefault(label, len(numbers)) for label in labels.tolist()])
+
+
+def is_flat(y: Data) -> bool:
+    """Is each target one number? Lists are asked through NumPy, which would import Dask to ask its collections."""
+    return (y.ndim if hasattr(y, "ndim") else np.ndim(y)) == 1
+
+
+def refuse_missing_labels(y: np.ndarray) -> None:
+    """Refuse labels that are not known: NaN, None or pandas' NA."""
+    if y.dtype.kind not in "fO":
+        return
+    unknown = np.isnan(y) if y.dtype.kind == "f" else [label is None or not _equals_itself(label) for label in y]
+    missing = np.flatnonzero(unknown)
+    if len(missing):
+        raise ValueError(
+            f"Input y contains NaN, first in row {int(missing[0])}: the labels of {len(missing)} of {len(y)} samples "
+            "are not known. Leave those samples out, or give them a label of their own."
+        )
+
+
+def _equals_itself(value: object) -> bool:
+    """False of NaN, NaT and pandas' NA, whose comparison is NA again."""
+    equal = value == value
+    return isinstance(equal, bool | np.bool_) and bool(equal)
+
+
+def check_classes(classes: np.ndarray) -> np.ndarray:
+    """At least two classes."""
+    if len(classes) < 2:
+        raise ValueError(
+            f"Classifier can't train when only one class is present: every label is {classes[0]!r}. At least two "
+            "classes are needed."
+        )
+    return classes
+
+
+def one_hot(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """A column of zeros and ones for each class."""
+    return (np.asarray(labels).reshape(-1, 1) == classes).astype(float)
+
+
+def one_hot_on_dask(y: Data) -> tuple[np.ndarray, Data]:
+    """The classes of labels, and these as a Dask array of zeros and ones."""
+    require_targets(y)
+    dask = require_dask()
+    if hasattr(y, "toarray"):
+        raise ValueError("y is sparse, where labels are expected. Pass y.toarray().")
+    labels = as_rows(y if is_dask(y) else dask.array.from_array(np.asarray(y), chunks=-1), "y")
+    classes = check_classes(dask.array.unique(labels.ravel()).compute())
+    chunks = (labels.chunks[0], (len(classes),))
+    return classes, labels.map_blocks(one_hot, classes=classes, dtype=float, new_axis=1, chunks=chunks)
+
+
+def in_memory(batch: Data) -> Data:
+    """A batch as it is; a Dask collection is refused."""
+    if is_dask(batch):
+        raise ValueError("partial_fit takes batches in memory; fit takes a Dask collection as a whole.")
+    return batch
+
+
+# -- labels as further targets -----------------------------------------------------------------------------------------
+def label_columns(y: Data, rows: np.ndarray) -> np.ndarray:
+    """Columns for the labels of some samples, NaN where one is missing: numbers (floats) as they are, classes (anything
+    else) as one column each."""
+    if y is None:
+        raise ValueError("supervision is positive, but fit got no y. Pass labels, or set supervision=0.")
+    y, n = np.asarray(plain(rows_of(y, rows))), len(rows)
+    if y.ndim not in (1, 2) or len(y) != n:
+        raise ValueError(f"y must have shape ({n},) or ({n}, n_outputs), one row a sample; got {y.shape}.")
+    if y.dtype.kind not in "fiubUSO":
+        raise ValueError(f"y must hold numbers or class labels; got entries of type {y.dtype}.")
+    return np.concatenate([_columns(column) for column in y.reshape(n, -1).T], axis=1)
+
+
+def rows_of(y: Data, rows: np.ndarray) -> Data:
+    """The labels of some samples, which may be all; what does not fit is left to be complained about."""
+    if y is None:
+        return y
+    if is_dask(y):
+        return np.asarray(as_rows(y, "y")[rows].compute())
+    labels = np.asarray(plain(y))
+    return labels[rows] if labels.ndim and len(labels) > max(len(rows), rows[-1]) else y
+
+
+def _columns(column: np.ndarray) -> np.ndarray:
+    """One output of y: numbers as they are, classes one-hot; NaN where it is missing."""
+    missing = np.array([is_missing(entry) for entry in column])
+    if missing.all():
+        raise ValueError("Every label in y is missing (NaN or None): there is nothing for codes to serve.")
+    known = column[~missing]
+    if known.dtype == object and all(isinstance(entry, float) for entry in known):
+        known = known.astype(float)
+    if known.dtype.kind == "f":
+        if np.isinf(known).any():
+            raise ValueError("Input y contains infinity.")
+        values = known[:, None].astype(float)
+    else:
+        try:
+            values = (known[:, None] == np.unique(known)).astype(float)
+        except TypeError as error:
+            raise ValueError(f"The class labels in y must be of one type ({error}).") from error
+    filled = np.full((len(column), values.shape[1]), np.nan)
+    filled[~missing] = values
+    return filled
