@@ -23,7 +23,6 @@ from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from representer.approximation import Approximation
 from representer.estimators.validation import (
     ARGUMENTS,
     DTYPES,
@@ -151,6 +150,7 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
     random_state: RandomState = None
     max_iter: int
     tol: float
+    approximation: Any
     n_restarts: int
     verbose: int
     _training_samples: TrainingSamples | None = None  # what fits without some of the samples are made from
@@ -381,9 +381,8 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         groups: np.ndarray | None,
     ) -> InMemory:
         """Checked samples, with numbers as targets; those with equal inputs are in one group."""
-        approximation: Approximation | None = getattr(self, "approximation", None)
-        if approximation is not None:
-            approximation.size(len(Y) if weights is None else int(np.count_nonzero(weights)))
+        if self.approximation is not None:
+            self.approximation.size(len(Y) if weights is None else int(np.count_nonzero(weights)))
         how = self._representation(sparse=isinstance(X, SparseRows))
         inputs = how.inputs(kernel, X)
         groups = groups_with_replicates(groups, replicates(kernel, inputs))

@@ -621,7 +621,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         self.system_ = solution.system
         self.X_fit_ = plain(X, copy=True)
         y, pairwise = targets[:, 0] if self._flat else targets, stack.domain == "gram"
-        self._training_samples = TrainingSamples.of(self.X_fit_, y, weights, samples.groups, pairwise=pairwise)
+        self._training_samples = samples.recalled(self.X_fit_, lambda _: y, pairwise=pairwise)
         return self
 
     def _samples(

@@ -74,7 +74,6 @@ from representer.samples import (
     target_unit,
 )
 from representer.systems import Criterion, FittedSystem, StackedSystem
-from representer.systems.ridge import FalkonSystem
 from representer.values import instance_of, one_of
 
 
@@ -617,7 +616,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
 
     def _left_out_answers(self) -> tuple[np.ndarray, np.ndarray] | None:
         samples = self.system_.samples
-        if samples is None or isinstance(self.system_, FalkonSystem):
+        if samples is None or not self.system_.leaves_out:
             return None
         return self._shaped(self._unit * plain(samples.Y).astype(np.float64)), self.loo_predict_
 

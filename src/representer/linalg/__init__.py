@@ -20,7 +20,7 @@ from representer.linalg.cholesky import (
     shifted,
     woodbury,
 )
-from representer.linalg.equations import Limits, broyden, jacobian, levenberg_marquardt
+from representer.linalg.equations import Limits, broyden, jacobian, least_squares, levenberg_marquardt
 from representer.linalg.memory import (
     BLOCK_BYTES,
     MemoryWarning,
@@ -86,6 +86,7 @@ __all__ = [
     "jacobian",
     "kronecker_solve",
     "leading",
+    "least_squares",
     "levenberg_marquardt",
     "nearest_kronecker",
     "nonzero_svd",
