@@ -399,10 +399,12 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         tensors = [None if a is None else torch.from_numpy(a) for a in (weights, groups)]
         return InMemory(Block(inputs, how.tensor(Y), *tensors))
 
-    def _search_settings(self, seed: int, criterion: str) -> SearchSettings:
-        """The arguments that say how to search."""
+    def _search_settings(
+        self, seed: int, criterion: str, callback: Callable[[HistoryEntry], bool] | None = None
+    ) -> SearchSettings:
+        """The arguments that say how to search; by default, callbacks of the learner see its iterations."""
         options = (self.max_iter, self.tol, self.n_restarts, seed, int(self.verbose))
-        return SearchSettings(criterion, *options, self._iteration_callback(), self._deadline)
+        return SearchSettings(criterion, *options, callback or self._iteration_callback(), self._deadline)
 
     def _keep_columns(self, X: Data) -> None:
         """Remember the columns of a Dask collection or of records, as scikit-learn does those of arrays and frames."""

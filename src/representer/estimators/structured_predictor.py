@@ -30,7 +30,7 @@ from representer.operators import (
     original,
     replicates,
 )
-from representer.optimize import Choice, HistoryEntry, SearchSettings, keep_going
+from representer.optimize import Choice, HistoryEntry, keep_going
 from representer.preimage import Candidates, Decoder, LabelSet, as_decoder, candidate_scores
 from representer.preimage.base import check_width
 from representer.problems.stack import SHRINKAGE, least_error
@@ -309,9 +309,7 @@ class StructuredPredictor(KernelLearner):
         self._resolved_decoder(problem.model.output_kernel, pairs.outputs)  # refuses it before anything is computed
         if problem.chooses:
             check_left_out(len(pairs), pairs.known(pairs.groups))
-        options = ("loo", self.max_iter, self.tol, self.n_restarts, seed, int(self.verbose))
-        settings = SearchSettings(*options, callback, self._deadline)
-        problem, choice = least_error(problems, settings)
+        problem, choice = least_error(problems, self._search_settings(seed, "loo", callback))
         self.history_, self.n_iter_ = choice.history, choice.n_iter
         self._keep(choice, *problem.solve(choice))
 
