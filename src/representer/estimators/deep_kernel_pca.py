@@ -64,7 +64,7 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         For each level, the number of components, or the share of the level's variance (between 0 and 1) that they are
         to hold in kernel PCA of one level after the other. This argument, ``kernel`` and ``eta`` are lists with one
         entry for each level; what is no list holds for all of them.
-    kernel : Kernel, str or list of these, default="rbf"
+    kernel : Kernel, str or list of these, default="auto"
         The first sees the data (``"precomputed"``: their Gram matrix), the others hidden features, which have columns
         of unit length. A word (``"median"``) in a kernel is given its number by the data, or by the hidden features
         where the search starts; a name (``"rbf"``) above the first level stands for a lengthscale of 1. ``"auto"``, for
@@ -183,7 +183,7 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
     def __init__(
         self,
         n_components: float | Sequence[float] = (2, 2),
-        kernel: Kernel | str | Sequence[Kernel | str] = "rbf",
+        kernel: Kernel | str | Sequence[Kernel | str] = "auto",
         *,
         eta: float | Sequence[float] = 1.0,
         center: bool | str = True,

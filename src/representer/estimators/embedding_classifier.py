@@ -50,7 +50,6 @@ from representer.samples import (
     OnDask,
     Samples,
     SparseRows,
-    TrainingSamples,
     as_scipy,
     check_classes,
     check_groups,
@@ -322,12 +321,9 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
             how = self._sparse_representation(inputs)
         self._keep(self._solved(samples, kernel, how, inputs, self._iteration_callback()))
         self._n_samples = samples.n
-        self._training_samples = None
-        if isinstance(samples, InMemory):
-            block, pairwise = samples.samples, kernel.domain == "gram"
-            labels = self.classes_[plain(block.Y).argmax(1)]
-            own = self.system_.samples.X if self.system_.samples is not None else plain(inputs, copy=True)
-            self._training_samples = TrainingSamples.of_block(own, labels, block, pairwise=pairwise)
+        held, pairwise = self.system_.samples, kernel.domain == "gram"
+        own = plain(inputs, copy=True) if held is None else held.X
+        self._training_samples = samples.recalled(own, lambda Y: self.classes_[Y.argmax(1)], pairwise=pairwise)
         weighted = sample_weight is not None or self.class_weight is not None
         self._dependence = "weights" if weighted else "groups" if groups is not None else None
         self.__dict__.pop("n_samples_seen_", None)
