@@ -753,6 +753,7 @@ class StructuredPredictor(KernelLearner):
         top: int | None = None,
         coverage: float | None = None,
         support: bool = False,
+        parts: bool = False,
     ) -> Explanation:
         """Say why: what each training input contributes to the score of each candidate.
 
@@ -769,6 +770,8 @@ class StructuredPredictor(KernelLearner):
             Outputs have sets instead of intervals (``predict_set``).
         support : bool, default=False
             With True, the explanation has the ``support`` of each query by the training samples.
+        parts : bool, default=False
+            With True, it has what each part of a query, an atom or a column for instance, adds to the scores.
 
         Returns
         -------
@@ -777,7 +780,7 @@ class StructuredPredictor(KernelLearner):
         """
         check_is_fitted(self)
         function = self._score_function(self.predict(X) if candidates is None else candidates)
-        explanation = self._explanation(function, X, top, coverage)
+        explanation = self._explanation(function, X, top, coverage, parts=parts)
         return replace(explanation, support=self.support(X)) if support else explanation
 
     def _score_function(self, candidates: Data) -> Expansion | FeatureFunction:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from html import escape
 from typing import Any, Self
 
 import numpy as np
@@ -15,6 +16,7 @@ from representer.kernels import Kernel
 from representer.linalg import by_rows, row_blocks
 from representer.operators import Decomposable, OperatorKernel, Representation, mean_kernel, original
 from representer.samples import Array, Data, count, evenly_spaced, plain, same_features, take
+from representer.values import Value, tree_html
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,11 @@ class Function(ABC):
         terms, values = self.magnitudes(points).amax(0), self(points).abs().amax(0).clamp(min=size)
         return float(torch.where(terms == 0, 1.0, terms / values).max())
 
+    def _repr_html_(self) -> str:
+        """The function in a notebook: its kernels as trees, functions inside of it, and the shapes of its arrays."""
+        rows = "".join(_field_html(name, value) for name, value in self.state().items() if value is not None)
+        return f"<div style='font-size:.9em'><b>{type(self).__name__}</b><ul style='margin:0'>{rows}</ul></div>"
+
     def state(self) -> dict[str, Any]:
         """The fields, which make the function again (``from_state``)."""
         return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
@@ -119,6 +126,19 @@ class Function(ABC):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
+
+
+def _field_html(name: str, value: Any) -> str:
+    """A field of a function as an entry of a list."""
+    if isinstance(value, Value):
+        return f"<li>{tree_html(value, name)}</li>"
+    if isinstance(value, tuple) and value and all(isinstance(part, Function) for part in value):
+        return f"<li>{name}: {''.join(part._repr_html_() for part in value)}</li>"
+    if isinstance(value, Function):
+        return f"<li>{name}: {value._repr_html_()}</li>"
+    shape = getattr(value, "shape", None)
+    text = f"{type(value).__name__} {tuple(shape)}" if shape is not None else repr(value)
+    return f"<li>{name}: <code>{escape(text[:80])}</code></li>"
 
 
 def in_units(unit: float, array: Array) -> Array:

@@ -28,9 +28,9 @@ from representer.kernels.families import FeatureKind as FeatureKind
 from representer.kernels.families import family
 from representer.kernels.fingerprints import MinMax, Overlap, Tanimoto
 from representer.kernels.graph_kernels import GraKeL, RandomWalk, ShortestPath, VertexHistogram, WeisfeilerLehman
-from representer.kernels.graphs import Graph, as_graph
+from representer.kernels.graphs import Graph, as_graph, is_graph
 from representer.kernels.learned import Mapped, Neural, Pullback, seen_inside
-from representer.kernels.molecules import Fingerprint, Molecule, are_smiles, as_molecules, morgan
+from representer.kernels.molecules import Fingerprint, Molecule, are_smiles, as_molecules, is_molecule, morgan
 from representer.kernels.names import NAMES, as_kernel
 from representer.kernels.objects import Callable, Delta, Precomputed
 from representer.kernels.parallel import Parallel, pairwise_blocks
@@ -150,6 +150,8 @@ __all__ = [
     "has_products",
     "is_bounded",
     "is_frame",
+    "is_graph",
+    "is_molecule",
     "is_several",
     "morgan",
     "one_kind",
