@@ -196,7 +196,7 @@ def takes_gaps(kernel: Kernel | OperatorKernel | Stack) -> bool:
     return all(takes_gaps(k) for _, k in kernel._children() if isinstance(k, Kernel | OperatorKernel))
 
 
-# -- inputs that a kernel cannot tell apart -----------------------------------------------------------------------------
+# -- inputs that a kernel cannot tell apart ---------------------------------------------------------------------------
 # Objects are compared with so many of them first; only those with equal answers are compared with each other.
 ANCHORS = 16
 # The squared distance k(x, x) + k(y, y) − 2k(x, y), as a share of k(x, x) + k(y, y), up to which inputs are equal.
