@@ -166,3 +166,27 @@ def test_describe_says_what_the_columns_of_a_table_are_taken_for(tmp_path: Path)
     assert "digits with zeros in front: codes" in printed and "kernel = Stack(" in printed
     refused = invoke("describe", str(tmp_path / "none.csv"))
     assert refused.exit_code == 1 and "There is no file" in refused.output
+
+
+def test_a_report_is_written_from_the_command_line(tmp_path: Path) -> None:
+    """Of a model that `fit` has written, judged on rows that it has not seen; the target is that of the fit."""
+    import pandas as pd
+
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"<a>": rng.normal(size=40), "b": rng.normal(size=40)})
+    frame["y"] = np.sin(frame["<a>"]) + 0.1 * rng.normal(size=40)
+    frame[:30].to_csv(tmp_path / "train.csv", index=False)
+    frame[30:].to_csv(tmp_path / "new.csv", index=False)
+    model, page = tmp_path / "model", tmp_path / "page.html"
+    fitted = invoke("fit", str(tmp_path / "train.csv"), "--target", "y", "--out", str(model), "--folds", "2")
+    assert fitted.exit_code == 0, fitted.output
+    written = invoke("report", str(model), "--data", str(tmp_path / "new.csv"), "--out", str(page))
+    assert written.exit_code == 0, written.output
+    html = page.read_text()
+    for words in ("score on test data", "Time, memory, warnings", "place of alpha", "&lt;a&gt;"):
+        assert words in html
+    assert "<a>" not in html
+    assert invoke("report", str(model), "--out", str(page)).exit_code == 0
+    (model / "report.json").unlink()
+    refused = invoke("report", str(model), "--data", str(tmp_path / "new.csv"), "--out", str(page))
+    assert refused.exit_code == 1 and "--data needs --target" in refused.output.replace("\n", " ")
