@@ -27,7 +27,7 @@ from representer.samples import Data, TrainingSamples, count, evenly_spaced, tak
 
 # Points on the map, points in a file, and terms and steps that are shown.
 MOST_POINTS, EXPORTED = 20_000, 800
-KEPT, TERMS, STEPS, GRID = 40, 8, 9, 15
+KEPT, TERMS, STEPS, GRID, COARSE = 40, 8, 7, 15, 9
 THUMBNAILS, WALKS = 1500, 8
 COVERAGE = 0.9
 
@@ -160,7 +160,7 @@ class Explorer:
         """What the page shows first: the map and its colours."""
         return {
             "title": type(self.model).__name__,
-            "kernel": kernel_words(getattr(self.model, "kernel_", self._kernel))[:300],
+            "kernel": self._words,
             "samples": "training samples" if self.own else "samples",
             "n": self.n,
             "total": self.total,
@@ -174,6 +174,14 @@ class Explorer:
             "shared": self._shared,
             "thumbnails": self._thumbnails(),
         }
+
+    @property
+    def _words(self) -> str:
+        """The kernel as code, or the kernels of a stack by name."""
+        tuned = _tuned(self.model, self._kernel)
+        if len(tuned) > 1:
+            return f"a stack of {', '.join(own.words for own in tuned)}"
+        return kernel_words(tuned[0].kernel if tuned else getattr(self.model, "kernel_", self._kernel))[:200]
 
     @property
     def supervised(self) -> bool:
@@ -409,7 +417,7 @@ class Explorer:
         named = {int(t["i"]) for own in reasons for t in own.get("terms", [])}  # type: ignore[attr-defined]
         named |= {int(i) for own in reasons for i in own.get("neighbours", [])}  # type: ignore[attr-defined]
         whole = self._anchors is None or reasons[0].get("kind") == "features" or (self._shared and len(rows) == self.n)
-        grid = chart.grid(GRID)
+        grid = chart.grid(GRID if self.drawings.kind in ("picture", "curve") else COARSE)
         axes = range(min(chart.codes.shape[1], WALKS))
         return {
             "overview": overview,
