@@ -106,7 +106,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page: paragraphs (`code` in backquotes), then what there is of tables, pictures and code.
+    """A part of the page: paragraphs (`code` in backquotes), what there is of tables, pictures and code, ``more`` text.
 
     Links to neighbours of one ``group`` are folded under its name.
     """
@@ -117,6 +117,7 @@ class Section:
     pictures: Sequence[Picture] = ()
     code: str = ""
     group: str = ""
+    more: Sequence[str] = ()
 
     @property
     def anchor(self) -> str:
@@ -192,6 +193,7 @@ def _section(section: Section) -> str:
         parts.append(
             f"<details><summary>The code</summary><pre><code>{html.escape(section.code)}</code></pre></details>"
         )
+    parts += [f"<p>{_inline(text)}</p>" for text in section.more]
     return f'<section id="{section.anchor}">\n' + "\n".join(parts) + "\n</section>"
 
 

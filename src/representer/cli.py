@@ -90,6 +90,18 @@ def make_application() -> "typer.Typer":
         """Predict the rows of a table with a model; columns are found by name."""
         raise typer.Exit(predict_table(model, data, out, interval))
 
+    @application.command("report")
+    def report(
+        model: Annotated[Path, typer.Argument(help=model_file)],
+        data: Annotated[
+            Path | None, typer.Option(help=f"Rows that the fit has not seen, to judge it. {table_file}")
+        ] = None,
+        target: Annotated[str | None, typer.Option(help="Their column with what is to be predicted.")] = None,
+        out: Annotated[Path, typer.Option(help="The page.")] = Path("report.html"),
+    ) -> None:
+        """Write what is known of a model to one HTML page."""
+        raise typer.Exit(report_page(model, data, target, out))
+
     @application.command("describe")
     def describe(
         path: Annotated[Path, typer.Argument(help=f"{model_file} Or a table.")],
@@ -413,6 +425,35 @@ def predictions(model: Any, frame: "pd.DataFrame", interval: float | None) -> "p
 
 
 # -- describing -------------------------------------------------------------------------------------------------------
+def report_page(model: Path, data: Path | None, target: str | None, out: Path) -> int:
+    """Write the report of a model, judged on the rows of a table where there is one."""
+    console = console_for(False)
+
+    def work() -> None:
+        from representer.datasets.tables import read_table, split_target
+        from representer.estimators import load
+
+        learner, X, y = load(model), None, None
+        if data is not None:
+            name = target or _target_of(model)
+            table = read_table(data)
+            X, answers = split_target(table, name, [])
+            known = [column for column in getattr(learner, "feature_names_in_", X.columns) if column in X.columns]
+            X, y = X[known], answers.to_numpy()
+        page = learner.report(X, y).save(out)
+        console.print(f"{page} is the report.", markup=False)
+
+    return answered(console, work)
+
+
+def _target_of(model: Path) -> str:
+    """The column that a model of `fit` predicts, by the report beside it."""
+    report = model / REPORT
+    if not report.is_file():
+        raise ValueError("--data needs --target, the column to predict: no report beside the model names it.")
+    return str(json.loads(report.read_text(encoding="utf-8"))["target"])
+
+
 def describe_file(path: Path, target: str | None, console: Console, json_output: bool) -> int:
     """Describe a table if the name of the file is that of one, else a model."""
     from representer.datasets.tables import READERS

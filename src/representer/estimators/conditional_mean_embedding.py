@@ -14,8 +14,7 @@ from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from representer.approximation import input_output_pair
-from representer.approximation.base import needed_features
+from representer.approximation import input_output_pair, needed_features
 from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting
 from representer.estimators.validation import (
     Check,
@@ -33,8 +32,7 @@ from representer.estimators.validation import (
 from representer.functions import ConditionalEmbedding, Embedding, FeatureFunction, Function
 from representer.functions.embedding import as_values, own_copy
 from representer.inspection.intervals import fold_intervals
-from representer.kernels import Gaussian, Kernel, as_kernel, is_several
-from representer.kernels.suggest import kernels_of
+from representer.kernels import Gaussian, Kernel, as_kernel, is_several, kernels_of
 from representer.operators import original, replicates
 from representer.optimize import HistoryEntry, keep_going
 from representer.problems.conditional_embedding import (
@@ -56,7 +54,6 @@ from representer.samples import (
     OnDask,
     Samples,
     SparseRows,
-    TrainingSamples,
     as_rows,
     check_groups,
     groups_with_replicates,
@@ -65,7 +62,7 @@ from representer.samples import (
     plain,
     take,
 )
-from representer.systems.conditional import TargetSource, WeightSystem, with_targets
+from representer.systems.conditional import TargetSource, with_targets
 from representer.values import NONE, NOT_NEGATIVE, is_count, is_real, one_of
 
 
@@ -320,18 +317,18 @@ class ConditionalMeanEmbedding(KernelLearner):
         self.history_, self.n_iter_ = choice.history, choice.n_iter
         self.kernel_, self.output_kernel_ = original(choice.model), problem.embedding.kernel
         self._training_samples = None
-        if isinstance(samples, InMemory) and self.Y_fit_ is not None and len(self.X_fit_) == samples.n:
+        if self.Y_fit_ is not None and len(self.X_fit_) == samples.n:
             y, pairwise = self.Y_fit_[:, 0] if flat else self.Y_fit_, self.kernel_.domain == "gram"
-            self._training_samples = TrainingSamples.of_block(self.X_fit_, y, samples.samples, pairwise=pairwise)
+            self._training_samples = samples.recalled(self.X_fit_, lambda _: y, pairwise=pairwise)
         self._keep(solution)
-        if self.approximation is not None:
+        if self.system_.approximation_error is not None:
             self.approximation_error_ = self.system_.approximation_error
 
     def _kept_inputs(self, samples: Samples) -> Data:
         """The stored inputs of the samples: all, or those of positive weight."""
-        if self.X_fit_ is None or len(self.X_fit_) == samples.n or not isinstance(samples, InMemory):
+        if self.X_fit_ is None or len(self.X_fit_) == samples.n:
             return self.X_fit_
-        return plain(samples.samples.X, copy=True)
+        return plain(samples.rows(np.arange(samples.n)).X, copy=True)
 
     def _settings(self, seed: int, callback: Callable[[HistoryEntry], bool]) -> EmbeddingSettings:
         """The arguments that say how to search."""
@@ -818,20 +815,10 @@ class ConditionalMeanEmbedding(KernelLearner):
 
     def _influences(self, X: Data) -> np.ndarray:
         """Influences on conditional means: w_i(x) times the error of the mean that does without the sample."""
-        if not isinstance(self.system_, WeightSystem):
-            raise ValueError(
-                "Influences of samples need all samples, and a fit with cells of targets has sums of them. Fit without "
-                "approximation=."
-            )
         return plain(self.system_.influence(X, self.function_.vectors("influence")))
 
     def _misfits(self) -> np.ndarray:
         """How far, in the RKHS of the output kernel, each target is from the embedding that does without it."""
-        if not isinstance(self.system_, WeightSystem):
-            raise ValueError(
-                "misfit_ needs all samples, and a fit with cells of targets has sums of them. Fit without "
-                "approximation=."
-            )
         return plain(self.system_.left_out_distances())
 
     @property

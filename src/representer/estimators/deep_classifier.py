@@ -53,9 +53,7 @@ from representer.problems.stack import CodesLogLoss, Members
 from representer.samples import (
     Data,
     HeldSamples,
-    InMemory,
     Samples,
-    TrainingSamples,
     as_rows,
     check_left_out,
     is_dask,
@@ -358,10 +356,8 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
             self.calibration_ = calibrate_codes(values.cpu(), block.Y.cpu(), block.weights)
             places = torch.from_numpy(self._labels(plain(block.Y)))
             self._keep_far_field(values.cpu(), places, block.weights, inputs)
-        if isinstance(samples, InMemory):
-            block, own, pairwise = samples.samples, plain(inputs, copy=True), stack.domain == "gram"
-            labels = self.classes_[self._labels(plain(block.Y))]
-            self._training_samples = TrainingSamples.of_block(own, labels, block, pairwise=pairwise)
+        own, pairwise = plain(inputs, copy=True), stack.domain == "gram"
+        self._training_samples = samples.recalled(own, lambda Y: self.classes_[self._labels(Y)], pairwise=pairwise)
         return self
 
     def _samples(

@@ -14,8 +14,7 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from representer.approximation import Approximation
-from representer.approximation.base import needed_features
+from representer.approximation import Approximation, needed_features
 from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting
 from representer.estimators.base import predict_set as class_sets_of
 from representer.estimators.validation import (
@@ -31,8 +30,7 @@ from representer.estimators.validation import (
 )
 from representer.functions import Expansion, FeatureFunction, Stacked
 from representer.inspection.suspects import class_misfits
-from representer.kernels import Gaussian, Kernel, Stack, as_kernel, is_bounded
-from representer.kernels.suggest import stack_of
+from representer.kernels import Gaussian, Kernel, Stack, as_kernel, is_bounded, stack_of
 from representer.operators import Representation, original, replicates
 from representer.optimize import Choice, HistoryEntry, keep_going
 from representer.preimage.probabilities import (
@@ -52,7 +50,6 @@ from representer.samples import (
     OnDask,
     Samples,
     SparseRows,
-    TrainingSamples,
     as_scipy,
     check_classes,
     check_groups,
@@ -324,12 +321,9 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
             how = self._sparse_representation(inputs)
         self._keep(self._solved(samples, kernel, how, inputs, self._iteration_callback()))
         self._n_samples = samples.n
-        self._training_samples = None
-        if isinstance(samples, InMemory):
-            block, pairwise = samples.samples, kernel.domain == "gram"
-            labels = self.classes_[plain(block.Y).argmax(1)]
-            own = self.system_.samples.X if self.system_.samples is not None else plain(inputs, copy=True)
-            self._training_samples = TrainingSamples.of_block(own, labels, block, pairwise=pairwise)
+        held, pairwise = self.system_.samples, kernel.domain == "gram"
+        own = plain(inputs, copy=True) if held is None else held.X
+        self._training_samples = samples.recalled(own, lambda Y: self.classes_[Y.argmax(1)], pairwise=pairwise)
         weighted = sample_weight is not None or self.class_weight is not None
         self._dependence = "weights" if weighted else "groups" if groups is not None else None
         self.__dict__.pop("n_samples_seen_", None)

@@ -26,11 +26,9 @@ from representer.estimators.deep_regressor import (
 )
 from representer.estimators.validation import POSITIVE_OR_AUTO, Check, check_inputs, seed_of
 from representer.functions import Composed, CompositionNetwork, Expansion, Layer
-from representer.kernels import Kernel, as_kernel
-from representer.kernels.suggest import one_kernel, single_kernel
+from representer.kernels import Kernel, as_kernel, one_kernel, single_kernel
 from representer.notices import warn
-from representer.operators import OperatorKernel, takes_sparse
-from representer.operators.base import as_operator_kernel
+from representer.operators import OperatorKernel, as_operator_kernel, takes_sparse
 from representer.problems.autoencoder import (
     AutoencoderModel,
     AutoencoderProblem,
@@ -86,10 +84,11 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         That of every inner layer that is not a ``Layer`` with a number of its own.
     fit_intercept : bool, default=True
         Let reconstructions vary around a constant that costs nothing. False is the problem of the paper.
-    supervision : float, default=0.0
+    supervision : float or "auto", default=0.0
         How much codes serve the ``y`` given to fit: the decoder also predicts y, whose variance counts this many times
         that of the data. With 0, y is ignored. Floats are numbers; integers, booleans and strings are classes. What is
-        missing (NaN or None) is left out.
+        missing (NaN or None) is left out. ``"auto"``: that of 0.3, 1, 3 and 10 with whose codes a linear ridge
+        regression predicts y of held-out samples (those of ``cv``) best, and 0 unless that pays.
     preimage : {"auto", "nearest", "weighted", "direct"}, default="auto"
         What ``inverse_transform`` makes of an element of an RKHS: the nearest candidate; the mean of the 10 nearest,
         weighted by 1/distance² (vectors); or the element itself (linear kernels). ``"auto"``: ``"direct"`` where it can
@@ -152,6 +151,8 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         The size of the code.
     alpha_ : float
         The weight of the decoder's norm that was used.
+    supervision_ : float
+        The weight of y that was used.
     explained_variance_ratio_ : float
         The share of the training data's variance (in the target space) that reconstructions keep. With landmarks and an
         RKHS it is a little too high: the mean is known on the landmarks only.
@@ -205,6 +206,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
     list_arguments = ("n_components",)
     function_: Composed
     alpha_: float
+    supervision_: float
     criterion_value_: float | None
     layer_norms_: list[float]
     layers_: list[Layer]
@@ -216,7 +218,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         "batch_size": NONE | COUNT,
         "encoder_alpha": POSITIVE_OR_AUTO,
         "preimage": one_of("auto", "nearest", "weighted", "direct"),
-        "supervision": NOT_NEGATIVE,
+        "supervision": NOT_NEGATIVE | one_of("auto"),
         "target": instance_of("a kernel", Kernel) | one_of("auto", "features", "kernel"),
     }
 
@@ -230,7 +232,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         alpha: float | str = "auto",
         encoder_alpha: float | str = "auto",
         fit_intercept: bool = True,
-        supervision: float = 0.0,
+        supervision: float | str = 0.0,
         preimage: str = "auto",
         criterion: str = "auto",
         cv: Any = None,
@@ -345,7 +347,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         X : array-like of shape (n_samples, n_features), or a sequence of what the kernel takes
             Training data; with a precomputed kernel, their Gram matrix; with an approximation, also in Dask.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
-            Numbers or class labels that the codes shall serve, if ``supervision`` is positive; otherwise ignored.
+            Numbers or class labels that the codes shall serve, if ``supervision`` is not 0; otherwise ignored.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights in the mean distortion: a sample of weight 2 counts as two, one of weight 0 as none.
         groups : array-like of shape (n_samples,), default=None
@@ -360,7 +362,10 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         first = self._first_kernel(X)
         samples, inputs = self._samples(first, X, sample_weight, groups)
         problem = self._problem(first, samples, inputs, y)
-        solution = problem.solve(problem.choose(self._search_settings(problem.seed, self.criterion)))
+        settings = self._search_settings(problem.seed, self.criterion)
+        problem = problem.settled(settings)
+        solution = problem.solve(problem.choose(settings))
+        self.supervision_ = problem.model.label_weight
         if solution.collapsed:
             warn(
                 "The codes have collapsed to a constant, also from other starts: encoder_alpha outweighs what codes "
@@ -400,7 +405,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
             last=last_solution(self),
             target=self.target,
             share=self._share,
-            supervision=self.supervision,
+            supervision="auto" if isinstance(self.supervision, str) else float(self.supervision),
             batch_size=self.batch_size,
         )
         later = [(f"Layer {i} of n_components", layer.domain) for i, layer in enumerate(layers)][1:]
@@ -411,7 +416,10 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
                     "kernel sees the data themselves."
                 )
         how = self._representation(sparse=isinstance(inputs, SparseRows))
-        labels = partial(label_columns, y) if self.supervision > 0 else None
+        if model.supervision == "auto" and inputs is None:
+            raise ValueError("supervision='auto' compares fits to samples in memory; got Dask. Give a number.")
+        wanted = y is not None if model.supervision == "auto" else model.label_weight > 0
+        labels = partial(label_columns, y) if wanted else None
         problem = AutoencoderProblem(samples, model, how, seed=seed, inputs=inputs, labels=labels)
         if (n := len(problem.seen)) < 2:
             raise ValueError(f"Found {n} sample (n_samples = {n}): an autoencoder needs at least 2.")

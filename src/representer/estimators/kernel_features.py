@@ -10,12 +10,11 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from representer.approximation import Approximation, Nystroem, RandomFeatures, TensorSketch, approximation_error
+from representer.approximation import Approximation, Nystroem, approximation_error
 from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting
 from representer.estimators.validation import DTYPES, check_inputs, seed_of
 from representer.functions import FeatureFunction, FeatureNetwork, StoredFeatures
-from representer.kernels import Kernel, as_kernel
-from representer.kernels.suggest import one_kernel, single_kernel
+from representer.kernels import Kernel, as_kernel, one_kernel, single_kernel
 from representer.operators import Adapted, Representation, original, takes_sparse
 from representer.samples import Block, Data, InMemory, OnDask, Samples, SparseRows, count, is_dask, plain
 from representer.samples import rows as limits
@@ -98,7 +97,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLe
     @property
     def _any_kernel(self) -> bool:
         """Does the approximation take any kernel? What is suggested for sparse rows and gaps has no other features."""
-        return not isinstance(self.approximation, RandomFeatures | TensorSketch)
+        return getattr(self.approximation, "any_kernel", True)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -12,8 +12,7 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from representer.approximation import Approximation, Falkon
-from representer.approximation.base import needed_features
+from representer.approximation import Approximation, Falkon, needed_features
 from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting
 from representer.estimators.validation import (
     DTYPES,
@@ -34,11 +33,16 @@ from representer.inspection.intervals import (
     with_deviation,
 )
 from representer.inspection.suspects import left_out_misfits
-from representer.kernels import Stack
-from representer.kernels.suggest import stack_of
-from representer.operators import Decomposable, Operator, OperatorKernel, Representation, original, replicates
-from representer.operators.base import as_operator_kernel
-from representer.optimize import SearchSettings
+from representer.kernels import Stack, stack_of
+from representer.operators import (
+    Decomposable,
+    Operator,
+    OperatorKernel,
+    Representation,
+    as_operator_kernel,
+    original,
+    replicates,
+)
 from representer.problems.ridge import RidgeModel, RidgeProblem, RidgeSolution
 from representer.problems.stack import (
     SHRINKAGE,
@@ -70,7 +74,6 @@ from representer.samples import (
     target_unit,
 )
 from representer.systems import Criterion, FittedSystem, StackedSystem
-from representer.systems.ridge import FalkonSystem
 from representer.values import instance_of, one_of
 
 
@@ -378,10 +381,6 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
             for own, a in zip(kernels, alphas, strict=True)
         ]
 
-    def _settings(self) -> SearchSettings:
-        options = (self.criterion, self.max_iter, self.tol, self.n_restarts, self._seed, self.verbose)
-        return SearchSettings(*options, self._iteration_callback(), self._deadline)
-
     def _on_dask(self, kernel: OperatorKernel | Stack, X: Data, y: Data, sample_weight: Data, groups: Data) -> OnDask:
         """Samples in Dask collections, and what is known of them without a look."""
         require_targets(y)
@@ -442,7 +441,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
             RidgeProblem(of_model, model, self._represented, seed=self._seed, inputs=inputs)
             for of_model, model in zip(own, models, strict=True)
         ]
-        settings = self._settings()
+        settings = self._search_settings(self._seed, self.criterion)
         solution: RidgeSolution | StackSolution
         if isinstance(kernel, Stack):
             weights = None if isinstance(kernel.weights, str) else np.asarray(kernel.weights, dtype=np.float64)
@@ -617,7 +616,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
 
     def _left_out_answers(self) -> tuple[np.ndarray, np.ndarray] | None:
         samples = self.system_.samples
-        if samples is None or isinstance(self.system_, FalkonSystem):
+        if samples is None or not self.system_.leaves_out:
             return None
         return self._shaped(self._unit * plain(samples.Y).astype(np.float64)), self.loo_predict_
 

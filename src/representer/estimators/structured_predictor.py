@@ -14,16 +14,14 @@ from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from representer.approximation import input_output_pair
-from representer.approximation.base import needed_features
+from representer.approximation import input_output_pair, needed_features
 from representer.estimators import validation
 from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting
 from representer.functions import Embedding, EmbeddingFunction, Expansion, FeatureFunction, function_network
 from representer.functions.embedding import squared_distances
 from representer.inspection.explanation import Explanation
 from representer.inspection.intervals import fold_sets
-from representer.kernels import Kernel, as_kernel, is_several
-from representer.kernels.suggest import kernels_of
+from representer.kernels import Kernel, as_kernel, is_several, kernels_of
 from representer.operators import (
     ConditionalCovariance,
     Operator,
@@ -32,7 +30,7 @@ from representer.operators import (
     original,
     replicates,
 )
-from representer.optimize import Choice, HistoryEntry, SearchSettings, keep_going
+from representer.optimize import Choice, HistoryEntry, keep_going
 from representer.preimage import Candidates, Decoder, LabelSet, as_decoder, candidate_scores
 from representer.preimage.base import check_width
 from representer.problems.stack import SHRINKAGE, least_error
@@ -311,9 +309,7 @@ class StructuredPredictor(KernelLearner):
         self._resolved_decoder(problem.model.output_kernel, pairs.outputs)  # refuses it before anything is computed
         if problem.chooses:
             check_left_out(len(pairs), pairs.known(pairs.groups))
-        options = ("loo", self.max_iter, self.tol, self.n_restarts, seed, int(self.verbose))
-        settings = SearchSettings(*options, callback, self._deadline)
-        problem, choice = least_error(problems, settings)
+        problem, choice = least_error(problems, self._search_settings(seed, "loo", callback))
         self.history_, self.n_iter_ = choice.history, choice.n_iter
         self._keep(choice, *problem.solve(choice))
 
@@ -757,6 +753,7 @@ class StructuredPredictor(KernelLearner):
         top: int | None = None,
         coverage: float | None = None,
         support: bool = False,
+        parts: bool = False,
     ) -> Explanation:
         """Say why: what each training input contributes to the score of each candidate.
 
@@ -773,6 +770,8 @@ class StructuredPredictor(KernelLearner):
             Outputs have sets instead of intervals (``predict_set``).
         support : bool, default=False
             With True, the explanation has the ``support`` of each query by the training samples.
+        parts : bool, default=False
+            With True, it has what each part of a query, an atom or a column for instance, adds to the scores.
 
         Returns
         -------
@@ -781,7 +780,7 @@ class StructuredPredictor(KernelLearner):
         """
         check_is_fitted(self)
         function = self._score_function(self.predict(X) if candidates is None else candidates)
-        explanation = self._explanation(function, X, top, coverage)
+        explanation = self._explanation(function, X, top, coverage, parts=parts)
         return replace(explanation, support=self.support(X)) if support else explanation
 
     def _score_function(self, candidates: Data) -> Expansion | FeatureFunction:

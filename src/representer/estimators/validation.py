@@ -15,18 +15,13 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, _num_samples, column_or_1d, validate_data
 
 from representer.approximation import Approximation, check_bare
-from representer.kernels import (
-    Domain,
-    Kernel,
-    Stack,
-    is_frame,
-)
-from representer.kernels.advice import refuse_non_numbers, refuse_pictures, refuse_unordered
+from representer.kernels import Domain, Kernel, Stack, is_frame, refuse_non_numbers, refuse_pictures, refuse_unordered
 from representer.linalg import as_bytes
 from representer.notices import warn
 from representer.operators import OperatorKernel, takes_gaps, takes_sparse
 from representer.optimize import as_seconds
 from representer.samples import (
+    SQUARED_SIZES,
     Data,
     Folds,
     Records,
@@ -34,16 +29,13 @@ from representer.samples import (
     Splitter,
     as_items,
     as_records,
-    is_single,
-    plain,
-    remembered,
-)
-from representer.samples.targets import (
-    SQUARED_SIZES,
     check_classes,
     check_gram,
+    is_single,
+    plain,
     refuse_missing_labels,
     refuse_unknown,
+    remembered,
     require_targets,
     target_columns,
 )

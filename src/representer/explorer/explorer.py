@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -62,7 +63,6 @@ class Explorer:
     """
 
     def __init__(self, model: Any, X: Data = None, y: Data = None, *, shape: tuple[int, int] | None = None) -> None:
-        self.model = model
         own = X is None
         samples, kept = _kept(model)
         inputs = kept if own else model._new_inputs(X, model._data_kernel())
@@ -79,6 +79,9 @@ class Explorer:
         self.X = inputs if len(rows) == self.total else take(inputs, torch.from_numpy(rows))
         self.y = _checked_targets(targets, self.total, rows)
         names = getattr(model, "feature_names_in_", None)
+        self.model = copy.copy(model)
+        if isinstance(inputs, np.ndarray):  # whose columns have no names any more
+            self.model.__dict__.pop("feature_names_in_", None)
         self.pairwise = self._domain == "gram"
         numbers = Drawings("number")
         self.drawings = numbers if self.pairwise else Drawings.of(self.X, self._kernel, names, shape)

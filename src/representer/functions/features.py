@@ -15,8 +15,7 @@ from representer.functions.base import Function, Span, in_units
 from representer.kernels import Kernel
 from representer.linalg import Cholesky, by_rows, row_blocks
 from representer.operators import Adapted, Representation, original, silent_repairs
-from representer.samples import Data, as_scipy, count, plain, take
-from representer.samples.rows import evenly_spaced
+from representer.samples import Data, as_scipy, count, evenly_spaced, plain, take
 
 
 @dataclass(frozen=True)

@@ -27,11 +27,11 @@ from representer.values import is_real
 
 def check_coverage(coverage: object) -> float:
     """A number between 0 and 1, or a ValueError."""
-    if not (is_real(coverage) and 0.0 < coverage < 1.0):  # type: ignore[operator]
+    if not (is_real(coverage) and 0.0 < coverage < 1.0):
         raise ValueError(
             f"coverage must be a number between 0 and 1, such as 0.9 for nine of ten new targets; got {coverage!r}."
         )
-    return float(coverage)  # type: ignore[arg-type]
+    return float(coverage)
 
 
 def sample_masses(errors: Tensor, groups: Tensor | None = None) -> Tensor:

@@ -134,7 +134,7 @@ class ConditionalProblem(Problem):
     @cached_property
     def scope(self) -> Scope:
         """Which samples are looked at, and what spans f."""
-        return Scope.of(self.pair and self.pair[0], self.samples.n)
+        return Scope.of(self.pair, self.samples.n)
 
     @cached_property
     def _adapted(self) -> Kernel:

@@ -24,6 +24,10 @@ from representer.samples.in_memory import (
 )
 from representer.samples.journal import Journal, close_journal, digest, open_journal, remembered
 from representer.samples.on_dask import OnDask, as_rows, largest_target, map_rows, refuse_frames, require_dask
+
+# Names for the rooms below, which are no part of the room's pages.
+from representer.samples.records import ABSENT as ABSENT
+from representer.samples.records import Absent as Absent
 from representer.samples.records import (
     Column,
     Data,
@@ -67,6 +71,7 @@ from representer.samples.targets import (
     rows_of,
     target_unit,
 )
+from representer.samples.targets import target_columns as target_columns
 
 __all__ = [
     "SQUARED_SIZES",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -267,6 +267,13 @@ class Samples(ABC):
     def rows(self, index: np.ndarray) -> Block:
         """The samples with these numbers, which are in order, in memory."""
 
+    def recalled(self, X: Data, targets: Callable[[np.ndarray], Data], *, pairwise: bool) -> TrainingSamples | None:
+        """The samples as a user could pass them again, with stored inputs X; None where they are not in memory.
+
+        ``targets`` makes those of a user of what stands in Y.
+        """
+        return None
+
     def weighty(self) -> np.ndarray:
         """The numbers of the samples of positive weight."""
         return np.arange(self.n)
@@ -333,6 +340,11 @@ class InMemory(Samples):
     def rows(self, index: np.ndarray) -> Block:
         """The samples with these numbers; if they are all, nothing is copied."""
         return self.samples if len(index) == self.n else self.samples.rows(index)
+
+    def recalled(self, X: Data, targets: Callable[[np.ndarray], Data], *, pairwise: bool) -> TrainingSamples:
+        """The samples of positive weight as a user could pass them again."""
+        w = None if self.samples.weights is None else plain(self.samples.weights)
+        return TrainingSamples.of(X, targets(plain(self.samples.Y)), w, self.groups, pairwise=pairwise)
 
     def weighty(self) -> np.ndarray:
         """The numbers of the samples of positive weight."""
@@ -451,12 +463,6 @@ class TrainingSamples:
     def of(cls, X: Data, y: Data, weights: object, groups: object, *, pairwise: bool) -> TrainingSamples:
         """The samples of positive weight; weights and groups may be None."""
         return cls(X, y, {"sample_weight": weights, "groups": groups}, pairwise).positive()
-
-    @classmethod
-    def of_block(cls, X: Data, y: Data, block: Block, *, pairwise: bool) -> TrainingSamples:
-        """The samples of positive weight, with the weights and groups of a block of them."""
-        weights, groups = (None if a is None else plain(a) for a in (block.weights, block.groups))
-        return cls.of(X, y, weights, groups, pairwise=pairwise)
 
     @property
     def n(self) -> int:

@@ -29,6 +29,8 @@ class System(ABC):
     """
 
     refinable = True  # does the criterion of more alphas cost no more than products?
+    leaves_out = True  # are there predictions by fits without a sample?
+    approximation_error: float | None = None  # that of the features, where there are some
 
     @abstractmethod
     def coefficients(self) -> Tensor:
@@ -163,9 +165,10 @@ class Scope(ABC):
     approximation: Approximation | None = None  # for so many samples
 
     @staticmethod
-    def of(approximation: Approximation | None, n: int) -> Scope:
-        """The scope of a fit to n samples."""
-        return WholeScope() if approximation is None else FeatureScope(approximation.sized(n))
+    def of(approximation: Approximation | tuple[Approximation, Approximation] | None, n: int) -> Scope:
+        """The scope of a fit to n samples; of approximations of inputs and outputs, the first one counts."""
+        first = approximation[0] if isinstance(approximation, tuple) else approximation
+        return WholeScope() if first is None else FeatureScope(first.sized(n))
 
     @abstractmethod
     def rows(self, samples: Samples, size: int, seed: int) -> np.ndarray:

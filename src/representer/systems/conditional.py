@@ -359,6 +359,19 @@ class CellSystem(SummedSystem):
         """The fitted embedding: of cells, left-out samples decide no more."""
         return self.function(), None
 
+    def influence(self, X: Data, values: Tensor | None = None) -> Tensor:
+        """Refused: samples are summed."""
+        raise self._unavailable("Influences of samples")
+
+    def left_out_distances(self) -> Tensor:
+        """Refused: targets are summed."""
+        raise self._unavailable("Misfits of targets")
+
+    def _unavailable(self, what: str) -> ValueError:
+        return ValueError(
+            f"{what} need all samples, and a fit with cells of targets has sums of them. Fit without approximation=."
+        )
+
     def alpha_range(self) -> tuple[Tensor, Tensor]:
         """The alphas that the criterion in the RKHS of l can tell apart."""
         return self.in_rkhs.alpha_range()

@@ -110,6 +110,10 @@ class FittedSystem(System):
         """The fitted f + b as a sum over the samples where it is exact; else over what it is spanned by."""
         return self.function()
 
+    def with_all_samples(self) -> Self:
+        """The system whose leave-one-out speaks of all samples, where they are in memory, and not of some."""
+        return self
+
     def with_weightless(self, left_out: Tensor) -> Tensor:
         """The predictions of ``left_out_sample`` and, where all samples are known, those for samples of weight zero."""
         return left_out
@@ -734,6 +738,9 @@ class SummedSystem(FeatureSystem):
             residuals[rows], variances[rows], leverages[rows] = missed, variance, leverage
         return residuals, variances, leverages
 
+    def with_all_samples(self) -> Self:
+        return self if self.samples is None else self.changed(held=self.samples)
+
     def _everything(self) -> Block:
         """All samples of the fit."""
         if self.samples is None:
@@ -863,6 +870,7 @@ class FalkonSystem(FeatureSystem):
     constant: np.ndarray | None
     error: float
     total_weight: float
+    leaves_out = False
 
     @property
     def weight(self) -> float:
