@@ -21,7 +21,7 @@ known, new = faces.target < 30, faces.target >= 30
 
 answers = {"true": right[new]}
 for name, model in {
-    "OperatorRidge": OperatorRidge(Gaussian("auto")),
+    "OperatorRidge": OperatorRidge(Gaussian("median")),
     "nearest face": KNeighborsRegressor(1),
 }.items():
     answers[name] = model.fit(left[known], right[known]).predict(left[new])
