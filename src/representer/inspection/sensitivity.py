@@ -51,11 +51,16 @@ def part_effects(
 
 def _of_objects(function: Function, X: Data, kernel: Kernel | OperatorKernel | Stack) -> list[np.ndarray]:
     """What each part of each of some objects adds, (parts, p)."""
+    if isinstance(X, Records):
+        raise ValueError(
+            "sensitivity(X) is for vectors, strings, molecules and graphs; these are records. Ask explain(X, parts=True), "
+            "which says what each column adds."
+        )
     molecules, items = reads_molecules(kernel), list(X)
     without = [without_parts(item, molecules=molecules) for item in items]
     if kernel.domain == "gram" or any(rest is None for rest in without):
         raise ValueError(
-            "What parts of an input add is known of dense vectors, records, strings, molecules and graphs; these "
+            "What parts of an input add is known of dense vectors, strings, molecules and graphs; these "
             f"inputs are {kernel.domain}. Ask explain(X), which says what each training sample contributes."
         )
     pairs = zip(items, without, strict=True)
