@@ -53,8 +53,8 @@ def _of_objects(function: Function, X: Data, kernel: Kernel | OperatorKernel | S
     """What each part of each of some objects adds, (parts, p)."""
     if isinstance(X, Records):
         raise ValueError(
-            "sensitivity(X) is for vectors, strings, molecules and graphs; these are records. Ask explain(X, parts=True), "
-            "which says what each column adds."
+            "sensitivity(X) is for vectors, strings, molecules and graphs; these are records. Ask "
+            "explain(X, parts=True), which says what each column adds."
         )
     molecules, items = reads_molecules(kernel), list(X)
     without = [without_parts(item, molecules=molecules) for item in items]
