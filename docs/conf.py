@@ -75,6 +75,7 @@ TASKS = [
     "outputs",
     "uncertainty",
     "explain",
+    "explore",
     "saving",
     "large_data",
     "gpu",

@@ -205,7 +205,7 @@ def column_shares(answer: Callable[[Any], np.ndarray], X: Data, samples: Data) -
     samples = samples.take(rows) if isinstance(samples, Records) else samples[rows]
 
     def known(columns: tuple[int, ...]) -> np.ndarray:
-        """v(S), (q, p)."""
+        """v(S) (q, p): the mean answer where only these columns are known."""
         mixed = _mixed(X, samples, {names[c] for c in columns})
         values = np.asarray(answer(mixed), dtype=np.float64)
         return values.reshape(len(X), len(rows), -1).mean(1)
