@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
-from sphinx_gallery.scrapers import figure_rst
 
 from runs.figures import save_dark
 
@@ -38,6 +37,6 @@ def saved_pictures(block: Any, block_vars: dict[str, Any], gallery_conf: dict[st
                 place = Path(next(block_vars["image_path_iterator"]))
                 place.parent.mkdir(parents=True, exist_ok=True)
                 source.replace(place)
-                picture = figure_rst([str(place)], gallery_conf["src_dir"])
-                text += picture.replace("sphx-glr-single-img", f"sphx-glr-single-img {scheme}")
+                name = place.relative_to(gallery_conf["src_dir"]).as_posix()
+                text += f"\n.. image:: /{name}\n   :alt: {path.stem.replace('_', ' ')}\n   :class: {scheme}\n\n"
     return text

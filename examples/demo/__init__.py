@@ -115,7 +115,7 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
 def next_steps(name: str, folder: Path) -> list[str]:
     """A paragraph of links to pages of the documentation: those that Sphinx made, or else their sources."""
     built = DOCS / "_build" / "html"
-    links = []
+    links = [f"[walk on this map]({name}.html)"] if (folder / f"{name}.html").exists() else []
     for page in NEXT.get(name, ()):
         source = DOCS / f"{page}.md"
         title = source.read_text(encoding="utf-8").splitlines()[0].lstrip("# ").partition(":")[0]
@@ -130,7 +130,7 @@ def _add(name: str, finished: dict[str, dict[str, Any]], tour: Tour, folder: Pat
     task = finished.get(name)
     if task is None or task["code"] != code:
         try:
-            task = finished[name] = {"code": code, **_run_script(name)}
+            task = finished[name] = {"code": code, **_run_script(name, folder)}
         except ModuleNotFoundError as error:  # an extra
             if error.name == "matplotlib":  # which every figure needs
                 raise
@@ -143,11 +143,13 @@ def _add(name: str, finished: dict[str, dict[str, Any]], tour: Tour, folder: Pat
     tour.sections.append(Section(title, paragraphs, [table], [picture], code, more=next_steps(name, folder)))
 
 
-def _run_script(name: str) -> dict[str, Any]:
-    """What it measures and draws, for JSON."""
+def _run_script(name: str, folder: Path) -> dict[str, Any]:
+    """What it measures and draws, for JSON; an explorer that it leaves behind becomes a page beside the page."""
     start = time.perf_counter()
     found = runpy.run_path(str(SCRIPTS / f"{name}.py"), run_name=f"examples.demo.scripts.{name}")
     picture: Picture = DRAWINGS[name](found)
+    if "explorer" in found:
+        found["explorer"].save(folder / f"{name}.html")
     return {
         "seconds": time.perf_counter() - start,
         "results": found["results"],

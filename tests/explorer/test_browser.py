@@ -114,7 +114,7 @@ def test_a_map_is_walked_through(browser, digits):
         page.mouse.click(box["x"] + box["width"] - 12, box["y"] + 60)
         page.wait_for_function("old => document.querySelector('#decoded canvas').toDataURL() !== old", arg=before)
         page.click("#components button >> nth=1")
-        page.wait_for_selector("#walk canvas >> nth=8")
+        page.wait_for_selector("#walk canvas >> nth=6")
         page.click("#pictures")
         page.click("#draw")
         page.wait_for_selector("#panel .strip canvas >> nth=23")

@@ -261,7 +261,7 @@ def test_a_file_holds_the_page_and_no_text_of_users_as_markup(tmp_path):
     data = json.loads(inside[1])
     assert data["drawings"][7]["text"] == HOSTILE
     assert data["reasons"][2]["prediction"] == pytest.approx(model.predict(WORDS[2:3])[0])
-    assert len(data["grid"]["drawings"]) == 15 * 15
+    assert len(data["grid"]["drawings"]) == 9 * 9
     assert not re.search(r"https?://", page.replace("http-equiv", ""))
 
 

@@ -11,6 +11,7 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from representer import KernelAutoencoder
 from representer.datasets import load_boiling_points
+from representer.explorer import Explorer
 from representer.kernels import Molecule
 
 table = load_boiling_points(as_frame=True).data
@@ -28,3 +29,4 @@ for name, places in (("KernelAutoencoder", codes), ("kernel PCA", components)):
     results[f"{name}: family told by the nearest on the map"] = f"{accuracy:.0%}"
 back = np.mean([found == truth for found, truth in zip(model.reconstruct(smiles), smiles, strict=True)])
 results["molecules that are found again from their two numbers"] = f"{back:.0%}"
+explorer = Explorer(model)  # explorer.save("map.html") is a page to walk on the map

@@ -176,8 +176,8 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = kernel_domain(self.kernel) == "gram"
         tags.input_tags.sparse = takes_sparse(self.kernel)
-        given = isinstance(self.kernel, Kernel | OperatorKernel | Stack)
-        tags.input_tags.allow_nan = takes_gaps(self.kernel) if given else self.kernel == "auto"
+        is_value = isinstance(self.kernel, Kernel | OperatorKernel | Stack)
+        tags.input_tags.allow_nan = takes_gaps(self.kernel) if is_value else self.kernel == "auto"
         return tags
 
     def named_kernel(self, name: str) -> Kernel:
@@ -417,8 +417,8 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
     def _report_rounding(self, X: Data, notes: RoundingNotes) -> None:
         """Warn, once a fit, where its answers may have fewer digits than usual."""
         function = getattr(self, "function_", None) or getattr(self, "features_", None)
-        given = isinstance(getattr(self, "alpha", 0.0), int | float)
-        learned = None if given else float(np.max(getattr(self, "alpha_", 0.0)))
+        is_stated = isinstance(getattr(self, "alpha", 0.0), int | float)
+        learned = None if is_stated else float(np.max(getattr(self, "alpha_", 0.0)))
         size = 1.0 if hasattr(self, "classes_") else 0.0  # classes are targets of zeros and ones
         reason = lost_digits(function, X, notes, self.dtype, learned=learned, size=size)
         if reason is not None:
@@ -644,10 +644,10 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
             (n_parts, n_outputs) for each: the value now minus that without the character, atom or node.
         """
         inputs, function = self._asked(X), self._explained_function()
-        found = sensitivities(function, inputs, self._data_kernel(), self._representation())
+        effects = sensitivities(function, inputs, self._data_kernel(), self._representation())
         if not self._has_flat_answers():
-            return found
-        return found[..., 0] if isinstance(found, np.ndarray) else [effects[:, 0] for effects in found]
+            return effects
+        return effects[..., 0] if isinstance(effects, np.ndarray) else [one[:, 0] for one in effects]
 
     @property
     def misfit_(self) -> np.ndarray:

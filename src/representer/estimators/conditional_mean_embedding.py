@@ -379,7 +379,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         self, model: ConditionalModel, X: Data, y: Data, sample_weight: Data, groups: Data, *, reset: bool = False
     ) -> tuple[Samples, TargetSource, bool]:
         """Inputs, their targets, and whether each of these is one number; sums are over samples of positive weight."""
-        given, output, exact = model.kernel, model.output_kernel, self.approximation is None and not is_dask(X)
+        kernel, output, exact = model.kernel, model.output_kernel, self.approximation is None and not is_dask(X)
         if output.domain == "gram" and not exact:
             raise ValueError(
                 "approximation= needs an output kernel that can be evaluated; a precomputed one is already n × n."
@@ -388,13 +388,13 @@ class ConditionalMeanEmbedding(KernelLearner):
         self.X_fit_ = self.Y_fit_ = None
         if is_dask(X):
             return self._on_dask(model, X, y, sample_weight, groups, reset=reset)
-        X = check_inputs(self, X, given, reset=reset)
+        X = check_inputs(self, X, kernel, reset=reset)
         values, flat = self._targets(output, y)
         self._check_lengths(len(X), len(values))
         own = plain(X, copy=True) if reset else X
-        inputs = self._representation(sparse=isinstance(X, SparseRows)).inputs(given, own)
+        inputs = self._representation(sparse=isinstance(X, SparseRows)).inputs(kernel, own)
         weights, numbers = check_weights(sample_weight, X), check_groups(groups, len(X))
-        numbers = groups_with_replicates(numbers, replicates(given, inputs)) if reset else numbers
+        numbers = groups_with_replicates(numbers, replicates(kernel, inputs)) if reset else numbers
         block = Block(
             inputs,
             torch.zeros(len(X), 0),

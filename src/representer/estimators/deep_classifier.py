@@ -414,8 +414,8 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         """
         parts, problem = [], solution.regression
         try:
-            for part in solution.refits():
-                parts.append(part)
+            for fold in solution.refits():
+                parts.append(fold)
         except KeyboardInterrupt:
             warn(
                 f"The fit was interrupted during the calibration; probabilities rest on {len(parts)} folds of "
@@ -484,10 +484,10 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         check_is_fitted(self)
         inputs = self._new_inputs(X, self._data_kernel())
         decisions = plain(self.function_(inputs))
-        chosen = self._chosen(decisions)
+        numbers = self._chosen(decisions)
         if self.calibration_ is not None and self.far_field_ is not None:
-            chosen = self.far_field_.classes(chosen, self.calibration_(decisions), inputs)
-        return self.classes_[chosen]
+            numbers = self.far_field_.classes(numbers, self.calibration_(decisions), inputs)
+        return self.classes_[numbers]
 
     def _chosen(self, decisions: np.ndarray) -> np.ndarray:
         """The number of the class of the largest decision value, of the most frequent one of several."""
@@ -547,9 +547,9 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
 
     def _misfits(self) -> np.ndarray:
         """−log p of each sample's class: by leave-one-out of a stack, or by refits without folds."""
-        known, samples = self._left_out_answers(), self._training_samples
-        if known is not None:
-            return class_misfits(known[1], known[0])
+        answers_left_out, samples = self._left_out_answers(), self._training_samples
+        if answers_left_out is not None:
+            return class_misfits(answers_left_out[1], answers_left_out[0])
         fits = self._fold_fits()
         assert samples is not None
 

@@ -752,10 +752,10 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         self._check_question(X, coverage)
         inputs = self._new_inputs(X, self.function_.kernel)
         fits = self._fold_fits()
-        known = self.function_.kernel.domain != "gram" and all(
+        has_deviations = self.function_.kernel.domain != "gram" and all(
             model._has_deviations for model in (self, *fits.learners)
         )
-        ends = plain(fold_intervals(fits, inputs, coverage, with_deviation if known else alone))
+        ends = plain(fold_intervals(fits, inputs, coverage, with_deviation if has_deviations else alone))
         ends = ends.astype(self.intercept_.dtype)
         return ends[:, 0] if self._flat else ends
 

@@ -482,18 +482,18 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
     def _class_weights(self, y: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
         present = np.unique(y) if weights is None else np.unique(y[weights > 0])
         of_present = compute_class_weight(self.class_weight, classes=present, y=y, sample_weight=weights)
-        found = dict(zip(present.tolist(), of_present.tolist(), strict=True))
-        return np.array([found.get(label, 1.0) for label in self.classes_.tolist()])
+        weight_of = dict(zip(present.tolist(), of_present.tolist(), strict=True))
+        return np.array([weight_of.get(label, 1.0) for label in self.classes_.tolist()])
 
     def _weights_on_dask(self, indicators: Data, sample_weight: Data) -> Any:
         """The weights of samples times those of their classes, lazily; the totals of classes take one pass."""
-        given = 1.0 if sample_weight is None else sample_weight
-        if hasattr(given, "to_dask_array"):
-            given = given.to_dask_array(lengths=True)
-        column = given if isinstance(given, float) else given[:, None]
+        weights = 1.0 if sample_weight is None else sample_weight
+        if hasattr(weights, "to_dask_array"):
+            weights = weights.to_dask_array(lengths=True)
+        column = weights if isinstance(weights, float) else weights[:, None]
         totals = (indicators * column).sum(0).compute()
         of_classes = self._class_weights(self.classes_, totals)
-        return (indicators * of_classes).sum(1) * given
+        return (indicators * of_classes).sum(1) * weights
 
     def _batch_labels(self, X: Data, y: Data, classes: Data) -> np.ndarray:
         """The positions of a batch's labels among the classes, which the first batch gives to the learner."""
@@ -609,10 +609,10 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
             return self._lazily("predict", X, None, dtype=self.classes_.dtype)
         inputs = self._new_inputs(X, self.kernel_)
         estimates = plain(self.function_(inputs))
-        chosen = estimates.argmax(1)
+        numbers = estimates.argmax(1)
         if self.calibration_ is not None and self.far_field_ is not None:
-            chosen = self.far_field_.classes(chosen, self.calibration_(estimates), inputs)
-        return self.classes_[chosen]
+            numbers = self.far_field_.classes(numbers, self.calibration_(estimates), inputs)
+        return self.classes_[numbers]
 
     def predict_proba(self, X: Data, kind: str | None = None) -> np.ndarray:
         """Predict class probabilities.
@@ -674,10 +674,10 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
 
     def _misfits(self) -> np.ndarray:
         """−log p of each sample's class, by leave-one-out estimates."""
-        known = self._left_out_answers()
-        if known is None:
+        left_out = self._left_out_answers()
+        if left_out is None:
             raise ValueError("misfit_ needs the training samples, and a fit by batches or on Dask keeps none.")
-        return class_misfits(known[1], known[0])
+        return class_misfits(left_out[1], left_out[0])
 
     def _left_out_answers(self) -> tuple[np.ndarray, np.ndarray] | None:
         samples = self.system_.samples

@@ -289,15 +289,15 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         """The inner layers that n_components describes, of which the first sees the data; a share of the variance
         decides the size of one.
         """
-        given = self.n_components
+        sizes = self.n_components
         if self._share is not None:
-            given = 1
-        if not (is_count(given) or isinstance(given, list | tuple)):
+            sizes = 1
+        if not (is_count(sizes) or isinstance(sizes, list | tuple)):
             raise ValueError(
                 "n_components must be a positive integer, a share of the variance between 0 and 1, or a list of inner "
-                f"layers; got {given!r}."
+                f"layers; got {sizes!r}."
             )
-        entries = list(given) if isinstance(given, list | tuple) else [given]
+        entries = list(sizes) if isinstance(sizes, list | tuple) else [sizes]
         if not entries:
             raise ValueError("n_components is an empty list: an autoencoder needs at least one inner layer.")
         layers = []
@@ -312,8 +312,8 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
 
     @property
     def _share(self) -> float | None:
-        given = self.n_components
-        return float(given) if is_real(given) and not is_count(given) and 0 < given < 1 else None
+        share = self.n_components
+        return float(share) if is_real(share) and not is_count(share) and 0 < share < 1 else None
 
     def _approximation(self) -> Nystroem | None:
         if self.batch_size is None or self.approximation is not None:
@@ -515,13 +515,13 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         if X.shape[0] == X.shape[1] and np.array_equal(plain(X), self.X_fit_):
             return X.diagonal()
         statistics = self.statistics_
-        known = statistics.constant_norm if strict else statistics.mean_squared_norm
-        if known is None:
+        squared_norm = statistics.constant_norm if strict else statistics.mean_squared_norm
+        if squared_norm is None:
             raise ValueError(
                 "With kernel='precomputed', k(x, x) of new samples is not in k(X, X_train), and the training samples "
                 "do not all have the same. Pass diagonal=, or a kernel object in the place of 'precomputed'."
             )
-        return X.new_full((len(X),), known)
+        return X.new_full((len(X),), squared_norm)
 
     # -- pre-images ---------------------------------------------------------------------------------------------------
     def _preimage(self, values: Tensor, candidates: Data, diagonal: object) -> Data:
@@ -553,10 +553,10 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         distance = preimage.distances(values, space.coordinates(prepared), norms)
         if how == "weighted":
             return plain(preimage.weighted(distance) @ prepared.to(values))
-        chosen = preimage.nearest(distance)
+        numbers = preimage.nearest(distance)
         if domain == "gram":
-            return plain(chosen)
-        return objects[plain(chosen)] if isinstance(objects, np.ndarray) else [objects[int(i)] for i in chosen]
+            return plain(numbers)
+        return objects[plain(numbers)] if isinstance(objects, np.ndarray) else [objects[int(i)] for i in numbers]
 
     # -- codes and back -----------------------------------------------------------------------------------------------
     def transform(self, X: Data) -> np.ndarray:

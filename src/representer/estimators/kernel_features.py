@@ -127,8 +127,8 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLe
             The fitted transformer.
         """
         self._check()
-        given = single_kernel(self.kernel, X, "auto", incomplete=self._any_kernel)
-        kernel = self.named_kernel(given) if isinstance(given, str) else as_kernel(given)
+        stated = single_kernel(self.kernel, X, "auto", incomplete=self._any_kernel)
+        kernel = self.named_kernel(stated) if isinstance(stated, str) else as_kernel(stated)
         kernel = kernel.__sklearn_clone__().numbers()
         seed = seed_of(self.random_state)
         samples, representation = self._samples(kernel, X)

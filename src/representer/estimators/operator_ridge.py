@@ -43,6 +43,7 @@ from representer.operators import (
     original,
     replicates,
 )
+from representer.optimize import learned_numbers
 from representer.problems.ridge import RidgeModel, RidgeProblem, RidgeSolution
 from representer.problems.stack import (
     SHRINKAGE,
@@ -50,7 +51,6 @@ from representer.problems.stack import (
     Members,
     StackProblem,
     StackSolution,
-    learned_numbers,
 )
 from representer.samples import (
     Block,
@@ -421,13 +421,13 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
     def _with_noise(self, samples: InMemory, noise: Data) -> InMemory:
         """The samples with weights in inverse proportion to the variance of their noise; the median has weight one."""
         block = samples.samples
-        known = self._noise = check_noise(noise, plain(block.Y))
-        if known.shape[1] > 1 and self.approximation is not None:
+        deviations = self._noise = check_noise(noise, plain(block.Y))
+        if deviations.shape[1] > 1 and self.approximation is not None:
             raise ValueError(
                 "noise= of each output is for exact fits; with approximation= give that of each sample, of shape "
                 f"({len(block)},), or use approximation=None."
             )
-        w = self._represented.tensor(noise_weights(known))
+        w = self._represented.tensor(noise_weights(deviations))
         w = w[:, 0] if w.shape[1] == 1 else w
         if block.weights is not None:
             w = w * (block.weights if w.ndim == 1 else block.weights[:, None])

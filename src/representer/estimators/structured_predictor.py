@@ -30,10 +30,10 @@ from representer.operators import (
     original,
     replicates,
 )
-from representer.optimize import Choice, HistoryEntry, keep_going
+from representer.optimize import Choice, HistoryEntry, keep_going, least_error
 from representer.preimage import Candidates, Decoder, LabelSet, as_decoder, candidate_scores
 from representer.preimage.base import check_width
-from representer.problems.stack import SHRINKAGE, least_error
+from representer.problems.stack import SHRINKAGE
 from representer.problems.structured import StructuredProblem, Task, add_batch, calibrated, gram_losses
 from representer.samples import (
     Data,
@@ -375,8 +375,8 @@ class StructuredPredictor(KernelLearner):
             return None
 
         def splits(pairs: Pairs) -> list[tuple[np.ndarray, np.ndarray]]:
-            known = pairs.known(pairs.groups)
-            groups = None if known is None else np.unique(plain(known), return_inverse=True)[1]
+            numbers = pairs.known(pairs.groups)
+            groups = None if numbers is None else np.unique(plain(numbers), return_inverse=True)[1]
             folds = validation.folds_of(len(pairs), self.cv, seed, groups=groups)()
             return [(train.numpy(), test.numpy()) for train, test in folds]
 
@@ -390,15 +390,15 @@ class StructuredPredictor(KernelLearner):
         """The samples in memory."""
         inputs = validation.check_inputs(self, X, kernel, reset=True)
         y = as_collection(y, output.domain, "y must hold one output for each sample")
-        known, labelled = labelled_outputs(output.domain, y)
-        outputs, self._flat = validation.check_outputs(output, known, reset=True)
+        present, labelled = labelled_outputs(output.domain, y)
+        outputs, self._flat = validation.check_outputs(output, present, reset=True)
         check_lengths(count(inputs), len(outputs) if labelled is None else len(y))
         if labelled is not None and not isinstance(self._operator(), ConditionalCovariance):
             raise ValueError(
                 f"{len(y) - len(labelled)} inputs have no output. They take part in operator='conditional_covariance' "
                 f"only; leave them out for operator={self.operator!r}."
             )
-        self._kind = integer_type(known) if output.domain == "vectors" else None
+        self._kind = integer_type(present) if output.domain == "vectors" else None
         weights = validation.check_weights(sample_weight, X)
         numbers = check_groups(groups, count(inputs))
         how = self._representation(sparse=isinstance(inputs, SparseRows))
@@ -665,8 +665,8 @@ class StructuredPredictor(KernelLearner):
             X (n_queries, n_features) to what ``score_candidates(X, candidates)`` gives.
         """
         check_is_fitted(self)
-        chosen = self._candidates() if candidates is None else candidates
-        return function_network(self._score_function(chosen))
+        outputs = self._candidates() if candidates is None else candidates
+        return function_network(self._score_function(outputs))
 
     def predict_set(self, X: Data, coverage: float = 0.9, candidates: Data = None) -> np.ndarray:
         """Which candidates cannot be excluded, with a guarantee: CV+ (Romano, Sesia and Candès, 2020).

@@ -305,13 +305,13 @@ def score_of_known(y: Data, predictions: np.ndarray, sample_weight: Data = None)
     from sklearn.metrics import r2_score  # here, because its import takes long
 
     targets = np.asarray(plain(y), dtype=np.float64)
-    known = ~np.isnan(targets)
-    if known.all() or targets.ndim == 1:
+    observed = ~np.isnan(targets)
+    if observed.all() or targets.ndim == 1:
         return float(r2_score(y, predictions, sample_weight=sample_weight))
     weights = None if sample_weight is None else np.asarray(plain(sample_weight))
     scores = [
         r2_score(targets[rows, j], predictions[rows, j], sample_weight=None if weights is None else weights[rows])
-        for j, rows in enumerate(known.T)
+        for j, rows in enumerate(observed.T)
         if rows.sum() > 1
     ]
     return float(np.mean(scores)) if scores else math.nan

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.approximation import Nystroem
 from representer.estimators import OperatorRidge
 from representer.kernels import Gaussian, Kernel
 from representer.linalg import row_blocks
@@ -21,8 +20,8 @@ from representer.samples import Data, count, evenly_spaced, plain, take
 EXACT_ROWS = 1000
 # Components of kernel PCA that are offered as axes, and those that are told from rounding.
 COMPONENTS, LEAST_SHARE = 6, 1e-10
-# The way back from kernel PCA: ridge regression of the inputs on the components.
-INVERSE_ROWS, INVERSE_LANDMARKS = 1000, 200
+# The way back from kernel PCA, ridge regression of the inputs on the components, is fitted to so many samples.
+INVERSE_ROWS = 500
 
 
 @dataclass(frozen=True)
@@ -151,13 +150,12 @@ class RidgeInverse:
     known: dict[str, OperatorRidge] = field(default_factory=dict)
 
     def __call__(self, places: np.ndarray) -> np.ndarray:
-        """Vectors at places."""
+        """The vectors at places of the map, by ridge regression."""
         unit = float(np.linalg.norm(self.codes.std(0))) or 1.0
         if "ridge" not in self.known:
-            many = len(self.codes) > INVERSE_ROWS
-            landmarks = Nystroem(INVERSE_LANDMARKS) if many else None
-            ridge = OperatorRidge(Gaussian("auto"), approximation=landmarks, random_state=0)
-            self.known["ridge"] = ridge.fit(self.codes / unit, self.X)
+            rows = evenly_spaced(len(self.codes), INVERSE_ROWS)
+            ridge = OperatorRidge(Gaussian("auto"), random_state=0)
+            self.known["ridge"] = ridge.fit(self.codes[rows] / unit, self.X[rows])
         answers: np.ndarray = self.known["ridge"].predict(np.asarray(places) / unit)
         return answers
 
@@ -170,6 +168,6 @@ class NearestInverse:
     X: Data
 
     def __call__(self, places: np.ndarray) -> Data:
-        """The nearest samples."""
+        """The samples that are nearest to places of the map."""
         distances = ((np.asarray(places)[:, None] - self.codes[None]) ** 2).sum(2)
         return take(self.X, torch.from_numpy(distances.argmin(1)))

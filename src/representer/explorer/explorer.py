@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +18,7 @@ from representer.estimators import DeepKernelPCA, KernelAutoencoder
 from representer.explorer.charts import Chart, KernelComponents, NearestInverse, RidgeInverse
 from representer.explorer.drawings import Drawing, Drawings, item_of
 from representer.explorer.page import standalone
-from representer.explorer.tuning import Targets, Tuned, Tuning
+from representer.explorer.tuning import LeftOutTargets, Tuned, Tuning
 from representer.inspection.explanation import Explanation, kernel_of, points_of, representation_of
 from representer.inspection.report import kernel_words
 from representer.inspection.suspects import class_misfits
@@ -27,7 +28,7 @@ from representer.samples import Data, TrainingSamples, count, evenly_spaced, tak
 
 # Points on the map, points in a file, and terms and steps that are shown.
 MOST_POINTS, EXPORTED = 20_000, 800
-KEPT, TERMS, STEPS, GRID = 40, 8, 9, 15
+KEPT, TERMS, STEPS, GRID, COARSE = 40, 8, 7, 15, 9
 THUMBNAILS, WALKS = 1500, 8
 COVERAGE = 0.9
 
@@ -62,7 +63,6 @@ class Explorer:
     """
 
     def __init__(self, model: Any, X: Data = None, y: Data = None, *, shape: tuple[int, int] | None = None) -> None:
-        self.model = model
         own = X is None
         samples, kept = _kept(model)
         inputs = kept if own else model._new_inputs(X, model._data_kernel())
@@ -79,6 +79,9 @@ class Explorer:
         self.X = inputs if len(rows) == self.total else take(inputs, torch.from_numpy(rows))
         self.y = _checked_targets(targets, self.total, rows)
         names = getattr(model, "feature_names_in_", None)
+        self.model = copy.copy(model)
+        if isinstance(inputs, np.ndarray):  # whose columns have no names any more
+            self.model.__dict__.pop("feature_names_in_", None)
         self.pairwise = self._domain == "gram"
         numbers = Drawings("number")
         self.drawings = numbers if self.pairwise else Drawings.of(self.X, self._kernel, names, shape)
@@ -160,7 +163,7 @@ class Explorer:
         """What the page shows first: the map and its colours."""
         return {
             "title": type(self.model).__name__,
-            "kernel": kernel_words(getattr(self.model, "kernel_", self._kernel))[:300],
+            "kernel": self._words,
             "samples": "training samples" if self.own else "samples",
             "n": self.n,
             "total": self.total,
@@ -174,6 +177,14 @@ class Explorer:
             "shared": self._shared,
             "thumbnails": self._thumbnails(),
         }
+
+    @property
+    def _words(self) -> str:
+        """The kernel as code, or the kernels of a stack by name."""
+        tuned = _tuned(self.model, self._kernel)
+        if len(tuned) > 1:
+            return f"a stack of {', '.join(own.words for own in tuned)}"
+        return kernel_words(tuned[0].kernel if tuned else getattr(self.model, "kernel_", self._kernel))[:200]
 
     @property
     def supervised(self) -> bool:
@@ -360,7 +371,7 @@ class Explorer:
         tuned = _tuned(self.model, self._kernel)
         return None if not tuned else Tuning(tuned, self.X, self._how, self._targets())
 
-    def _targets(self) -> Targets | None:
+    def _targets(self) -> LeftOutTargets | None:
         if self.y is None or not self.supervised or self.y.ndim > 2:
             return None
         options = self.model._training_samples.options if self.own else {}
@@ -369,10 +380,10 @@ class Explorer:
         intercept = bool(getattr(self.model, "fit_intercept", True))
         if self.classes is not None:
             labels = np.searchsorted(self.model.classes_, self.y).clip(max=len(self.classes) - 1)
-            return Targets(np.eye(len(self.classes))[labels], self.classes, intercept=intercept, **chosen)
+            return LeftOutTargets(np.eye(len(self.classes))[labels], self.classes, intercept=intercept, **chosen)
         if self.y.dtype.kind not in "biuf":
             return None
-        return Targets(np.asarray(self.y, float).reshape(self.n, -1), None, intercept=intercept, **chosen)
+        return LeftOutTargets(np.asarray(self.y, float).reshape(self.n, -1), None, intercept=intercept, **chosen)
 
     def tune(self, which: int = 0, factors: Mapping[str, float] | None = None, alpha: float | None = None) -> Answer:
         """The Gram matrix, its spectrum and leave-one-out errors, where numbers of a kernel are multiplied."""
@@ -409,7 +420,7 @@ class Explorer:
         named = {int(t["i"]) for own in reasons for t in own.get("terms", [])}  # type: ignore[attr-defined]
         named |= {int(i) for own in reasons for i in own.get("neighbours", [])}  # type: ignore[attr-defined]
         whole = self._anchors is None or reasons[0].get("kind") == "features" or (self._shared and len(rows) == self.n)
-        grid = chart.grid(GRID)
+        grid = chart.grid(GRID if self.drawings.kind in ("picture", "curve") else COARSE)
         axes = range(min(chart.codes.shape[1], WALKS))
         return {
             "overview": overview,

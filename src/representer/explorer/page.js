@@ -92,8 +92,9 @@ function latest(work) {
 
 // -- colours --------------------------------------------------------------------------------------------------------
 const CLASSES = ["#e69f00", "#0072b2", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b8a500", "#7b61c9", "#8c564b", "#7f8c99", "#17a2a2", "#c0392b"];
-const STOPS = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]];
-function ramp(share) {
+const LIGHT = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]];
+const DARK = [[86, 98, 214], [64, 146, 214], [58, 186, 164], [142, 212, 96], [253, 231, 37]];
+function ramp(share, STOPS = dark.matches ? DARK : LIGHT) {
   const place = Math.min(Math.max(share, 0), 1) * (STOPS.length - 1), k = Math.min(Math.floor(place), STOPS.length - 2);
   return STOPS[k].map((low, j) => Math.round(low + (STOPS[k + 1][j] - low) * (place - k)));
 }
@@ -317,18 +318,17 @@ function paint() {
   const context = sharp(map, ...size);
   paintAxes(context);
   if (walls) paintWalls(context);
-  const radius = Math.min(7, Math.max(2.2, 5.2 - Math.log10(codes.length)) * Math.sqrt(Math.sqrt(view.zoom)));
+  const radius = Math.min(7, Math.max(2.2, 6.3 - Math.log10(codes.length)) * Math.sqrt(Math.sqrt(view.zoom)));
   const inside = lassoed ? new Set(lassoed) : null;
-  const shown = thumbs ? paintThumbs(context) : null;
   codes.forEach((code, i) => {
-    if (shown?.has(i)) return;
     const [x, y] = toScreen(code);
     if (x < -9 || y < -9 || x > size[0] + 9 || y > size[1] + 9) return;
     const [image, side] = sprite(colour.of(i), radius);
-    context.globalAlpha = inside && !inside.has(i) ? 0.18 : 1;
+    context.globalAlpha = inside && !inside.has(i) ? 0.18 : thumbs ? 0.5 : 1;
     context.drawImage(image, x - side / 2, y - side / 2, side, side);
   });
   context.globalAlpha = 1;
+  if (thumbs) paintThumbs(context);
   for (const own of drawnPlaces) star(context, ...toScreen(own));
   if (chosen !== null) ring(context, ...toScreen(codes[chosen]), radius + 4, css("--ink"));
   if (place) cross(context, ...toScreen(place));
@@ -367,7 +367,7 @@ function star(context, x, y) {
   context.fillRect(-4, -4, 8, 8); context.strokeRect(-4, -4, 8, 8); context.restore();
 }
 function paintThumbs(context) {
-  const side = Math.min(52, (size[0] < 500 ? 14 : 24) + 7 * Math.log2(1 + view.zoom)), taken = new Map(), shown = new Set();
+  const side = Math.min(52, (size[0] < 500 ? 14 : 24) + 7 * Math.log2(1 + view.zoom)), taken = new Map();
   const isFree = (x, y) => {
     for (const a of [-1, 0, 1]) for (const b of [-1, 0, 1]) {
       const own = taken.get(`${Math.floor(x / side) + a} ${Math.floor(y / side) + b}`);
@@ -379,7 +379,6 @@ function paintThumbs(context) {
     const [x, y] = toScreen(codes[i]);
     if (x < -side || y < -side || x > size[0] + side || y > size[1] + side || !isFree(x, y)) return;
     taken.set(`${Math.floor(x / side)} ${Math.floor(y / side)}`, [x, y]);
-    shown.add(i);
     const image = thumbs[k] ??= tinted(overview.thumbnails.pictures[k], overview.thumbnails.ink);
     const w = side * 0.92 * image.width / Math.max(image.width, image.height), h = side * 0.92 * image.height / Math.max(image.width, image.height);
     context.imageSmoothingEnabled = false;
@@ -388,14 +387,13 @@ function paintThumbs(context) {
     context.strokeStyle = colour.of(i); context.lineWidth = 2; context.strokeRect(x - w / 2, y - h / 2, w, h);
   });
   context.imageSmoothingEnabled = true;
-  return shown;
 }
 const tinted = (picture, ink) => pictureCanvas(picture, ink);
 function paintWalls(context) {
   const n = walls.size, [a, b] = [toScreen(walls.places[0]), toScreen(walls.places[n + 1])];
   const w = Math.abs(b[0] - a[0]), h = Math.abs(b[1] - a[1]), side = Math.min(w, h) * 0.94;
-  context.globalAlpha = 0.6;
-  context.imageSmoothingEnabled = false;
+  context.globalAlpha = 0.65;
+  context.imageSmoothingEnabled = overview.kind !== "picture";
   walls.places.forEach((own, k) => {
     const [x, y] = toScreen(own), drawing = walls.drawings[k];
     if (x < -w || y < -h || x > size[0] + w || y > size[1] + h) return;
@@ -403,9 +401,13 @@ function paintWalls(context) {
     if (!image) {
       context.fillStyle = css("--ink"); context.font = "10px ui-monospace, monospace"; context.textAlign = "center";
       context.fillText((drawing.text ?? "").slice(0, Math.max(3, Math.floor(w / 6.5))), x, y);
-    } else if (image.complete !== false) context.drawImage(image, x - side / 2, y - side / 2, side, side);
+    } else if (image.complete !== false) {
+      context.filter = dark.matches && image.tagName === "IMG" ? "invert(1) hue-rotate(180deg)" : "none";
+      context.drawImage(image, x - side / 2, y - side / 2, side, side);
+    }
   });
   context.globalAlpha = 1;
+  context.filter = "none";
   context.imageSmoothingEnabled = true;
 }
 function wallImage(drawing, side) {
@@ -553,7 +555,7 @@ const walk = latest(async (component) => {
   const answer = await source.ask("traverse", { component, start: place });
   $("walk")?.replaceChildren(...answer.drawings.map((drawing, k) => element("button", {
     title: `component ${component + 1}: ${number(answer.places[k][component], 3)}`, onclick: () => moveTo(answer.places[k].slice()),
-  }, drawn(drawing, 44, { small: true }))));
+  }, drawn(drawing, 40, { small: true }))));
 });
 
 // -- a sample, explained --------------------------------------------------------------------------------------------
@@ -639,8 +641,8 @@ function termBars(answer) {
     const who = element("button", { class: "who", title: words });
     if (answer.kind === "features") who.textContent = words;
     else {
-      who.append(element("span", { class: "soft", text: term.label === null ? words : term.label }));
-      drawingOf(term.i, true).then((drawing) => who.prepend(drawn(drawing, 34, { small: true }))).catch(fail);
+      who.append(element("span", { class: "soft", text: term.label === null ? words : overview.kind === "row" ? `${words} (${term.label})` : term.label }));
+      if (overview.kind !== "row") drawingOf(term.i, true).then((drawing) => who.prepend(drawn(drawing, drawing.kind === "molecule" ? 60 : 34, { small: true }))).catch(fail);
       if (overview.shared && !still) who.addEventListener("click", () => choose(term.i));
     }
     add(who, term.value);
@@ -648,11 +650,23 @@ function termBars(answer) {
   add(element("span", { class: "soft", text: `${answer.others} others` }), answer.rest);
   return bars;
 }
+const brief = (text) => text !== "" && Number.isFinite(Number(text)) ? number(Number(text), 3) : text.slice(0, 16);
+function neighbourTable(neighbours) {
+  const box = element("div", { class: "scroll" });
+  Promise.all(neighbours.map((i) => drawingOf(i, true))).then((drawings) => {
+    const table = element("table", {}, element("tr", {}, element("th"), ...neighbours.map((i) => element("th", { text: String(i) }))));
+    drawings[0].cells.slice(0, 20).forEach(([name], k) => table.append(
+      element("tr", {}, element("td", { text: name }), ...drawings.map((own) => element("td", { text: brief(own.cells[k]?.[1] ?? "") })))));
+    box.append(table);
+  }).catch(fail);
+  return box;
+}
 function neighbourStrip(neighbours) {
+  if (overview.kind === "row") return neighbourTable(neighbours);
   const strip = element("div", { class: "strip" });
   for (const i of neighbours) {
     const one = element("button", { title: `sample ${i}`, onclick: () => { if (overview.shared && !still) choose(i); } });
-    drawingOf(i, true).then((drawing) => one.append(drawn(drawing, 52, { small: true }), element("span", { text: String(i) }))).catch(fail);
+    drawingOf(i, true).then((drawing) => one.append(drawn(drawing, drawing.kind === "molecule" ? 90 : 52, { small: true }), element("span", { text: String(i) }))).catch(fail);
     strip.append(one);
   }
   return strip;
@@ -681,7 +695,7 @@ function editor(i, answer) {
     const values = edit.cells.map(([, value]) => value), form = element("div", { class: "form" });
     edit.cells.forEach(([name, value], k) => {
       const numeric = typeof value === "number";
-      const field = element("input", { type: numeric ? "number" : "text", step: "any", value: value === null ? "" : value,
+      const field = element("input", { type: numeric ? "number" : "text", step: "any", value: value === null ? "" : numeric ? number(value, 6) : value,
         oninput: () => { values[k] = field.value === "" ? null : numeric ? Number(field.value) : field.value; send(values); } });
       form.append(element("label", {}, element("span", { text: name }), field));
     });
@@ -792,14 +806,14 @@ const sampleMore = latest(async () => {
   const answer = await source.ask("sample", { n: 24, seed: seed++ });
   drawnPlaces = answer.places; chosen = null; place = null;
   const strip = element("div", { class: "strip" });
-  answer.drawings.forEach((drawing, k) => strip.append(element("button", { title: "Go to its place", onclick: () => moveTo(answer.places[k].slice()) }, drawn(drawing, 60, { small: true }))));
+  answer.drawings.forEach((drawing, k) => strip.append(element("button", { title: "Go to its place", onclick: () => moveTo(answer.places[k].slice()) }, drawn(drawing, drawing.kind === "molecule" ? 90 : 60, { small: true }))));
   $("panel").dataset.shows = "drawn";
   $("panel").replaceChildren(element("h2", { text: "Drawn from the map" }), element("p", { class: "soft", text: `Places from the density of the samples, and ${overview.map.back}.` }), strip);
   redraw();
 });
 const decodeAll = latest(async (wanted) => {
   if (!wanted) { walls = null; redraw(); return; }
-  const n = still ? Math.sqrt(still.data.grid.places.length) : size[0] < 500 ? 9 : 15;
+  const n = still ? Math.sqrt(still.data.grid.places.length) : size[0] < 500 || !["picture", "curve"].includes(overview.kind) ? 9 : 15;
   const places = still ? still.data.grid.places : gridPlaces(n);
   const drawings = still ? still.data.grid.drawings : await source.ask("decode", { places });
   walls = { size: n, places, drawings, images: [] };
@@ -844,6 +858,7 @@ function prepareTools() {
   toggled("pictures", (on) => { thumbs = on ? [] : null; redraw(); });
   toggled("wallpaper", decodeAll);
   $("pictures").hidden = !overview.thumbnails;
+  if (overview.thumbnails) $("pictures").click();
   $("draw").addEventListener("click", () => sampleMore());
   $("reset").addEventListener("click", () => { view = { x: 0.5, y: 0.5, zoom: 1 }; chosen = place = lassoed = startCode = null; drawnPlaces = []; hints(); redraw(); });
 }
@@ -905,7 +920,7 @@ function showGram() {
   const canvas = $("gram"), [n] = bench.gram.size, bytes = bytesOf(bench.gram.pixels);
   canvas.width = canvas.height = n;
   const context = canvas.getContext("2d"), image = context.createImageData(n, n);
-  const table = Array.from({ length: 256 }, (_, k) => ramp(k / 255));
+  const table = Array.from({ length: 256 }, (_, k) => ramp(k / 255, LIGHT));
   bytes.forEach((value, k) => image.data.set([...table[value], 255], 4 * k));
   context.putImageData(image, 0, 0);
 }
@@ -1000,7 +1015,7 @@ function show(name) {
   else tune();
 }
 function repaint() {
-  sprites = new Map();
+  setColour($("colour").value);
   if (thumbs) thumbs = [];
   if (walls) walls.images = [];
   redraw();

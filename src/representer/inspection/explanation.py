@@ -121,10 +121,10 @@ class Explanation:
             raise ValueError(f"k must be a positive integer, the number of terms to keep; got {k!r}.")
         values = self.contributions.reshape(*self.contributions.shape[:2], -1)
         order = np.argsort(-np.linalg.norm(values, axis=2), axis=1, kind="stable")[:, :k]
-        kept = np.take_along_axis(values, order[:, :, None], 1).reshape(*order.shape, *self.contributions.shape[2:])
+        largest = np.take_along_axis(values, order[:, :, None], 1).reshape(*order.shape, *self.contributions.shape[2:])
         numbers = order if self.numbers is None else np.take_along_axis(self.numbers, order, 1)
-        rest = self.rest + self.contributions.sum(1) - kept.sum(1)
-        return replace(self, contributions=kept, numbers=numbers, rest=rest)
+        rest = self.rest + self.contributions.sum(1) - largest.sum(1)
+        return replace(self, contributions=largest, numbers=numbers, rest=rest)
 
     def by_label(self) -> dict[Any, np.ndarray]:
         """The kept contributions of the samples with each label, summed: arrays like ``prediction``."""
@@ -156,13 +156,13 @@ class Explanation:
 
     def _named_terms(self, query: int, k: int, output: int) -> tuple[list[str], np.ndarray]:
         """The names and the values of the k largest contributions to one output."""
-        kept = self[query].top(k)
-        assert kept.numbers is not None
-        values = kept.contributions[0] if kept.contributions.ndim == 2 else kept.contributions[0, :, output]
-        known = self.labels is not None and self.labels.ndim == 1
+        largest = self[query].top(k)
+        assert largest.numbers is not None
+        values = largest.contributions[0] if largest.contributions.ndim == 2 else largest.contributions[0, :, output]
+        has_labels = self.labels is not None and self.labels.ndim == 1
         names = [
-            f"{self.terms[:-1]} {i}" + (f" ({_number(self.labels[i])})" if known else "")  # type: ignore[index]
-            for i in kept.numbers[0]
+            f"{self.terms[:-1]} {i}" + (f" ({_number(self.labels[i])})" if has_labels else "")  # type: ignore[index]
+            for i in largest.numbers[0]
         ]
         return names, values
 
@@ -280,10 +280,10 @@ def explain(function: Function, X: Data, top: int | None = None) -> Explanation:
         for rows in row_blocks(n, 3 * m * p * first.element_size())
     ]
     joined: dict[str, Any] = {
-        name: np.concatenate([getattr(part, name) for part in parts])
+        name: np.concatenate([getattr(block, name) for block in parts])
         for name in ("prediction", "contributions", "rest")
     }
-    numbers = None if parts[0].numbers is None else np.concatenate([part.numbers for part in parts])
+    numbers = None if parts[0].numbers is None else np.concatenate([block.numbers for block in parts])
     terms = "features" if points is None else "samples"
     return replace(whole, numbers=numbers, terms=terms, **joined)
 

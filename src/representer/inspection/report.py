@@ -212,7 +212,7 @@ def make_report(learner: Reported, X_test: Data = None, y_test: Data = None, *, 
             _replicates(learner),
         ]
     parts.append(_reproduce(learner))
-    sections = tuple(part for part in parts if part is not None)
+    sections = tuple(section for section in parts if section is not None)
     return Report(f"{type(learner).__name__}: a report", subtitle, sections)
 
 
@@ -325,10 +325,10 @@ def _spectrum(learner: Reported) -> Section | None:
 
 def _left_out(learner: Reported) -> Section | None:
     """Leave-one-out predictions beside targets, or a confusion matrix."""
-    known = learner._left_out_answers()
-    if known is None:
+    left_out = learner._left_out_answers()
+    if left_out is None:
         return None
-    targets, answers = known
+    targets, answers = left_out
     if hasattr(learner, "classes_"):
         return _left_out_classes(learner, learner.classes_, targets, answers)
     targets, answers = (np.asarray(values, float).reshape(len(values), -1) for values in (targets, answers))
@@ -390,17 +390,17 @@ def _relevance(learner: Reported) -> Section | None:
     order = np.argsort(-shares)[:SHOWN]
     text = "The share of the variance of the answers that is lost where a column is not known."
     rows = tuple((names[i], f"{shares[i]:.3f}") for i in order)
-    chosen, label = [names[i] for i in order], "share of the variance"
-    figure = plotting.figure_svg(lambda ax: plotting.contribution_bars(chosen, shares[order], label=label, ax=ax))
+    shown, label = [names[i] for i in order], "share of the variance"
+    figure = plotting.figure_svg(lambda ax: plotting.contribution_bars(shown, shares[order], label=label, ax=ax))
     return Section("What matters", (text,), head=("column", "share"), rows=rows, figure=figure)
 
 
 def _suspects(learner: Reported) -> Section | None:
     """Samples that the fit without them does not expect."""
-    known = learner._left_out_answers()
-    if known is None:
+    left_out = learner._left_out_answers()
+    if left_out is None:
         return None
-    targets, answers = known
+    targets, answers = left_out
     misfit, classes = learner.misfit_, getattr(learner, "classes_", None)
     rows = []
     for i in learner.suspects_[:SHOWN]:

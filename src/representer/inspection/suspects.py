@@ -46,9 +46,9 @@ def left_out_misfits(system: FittedSystem | StackedSystem) -> np.ndarray:
             "Misfits need the training samples, and a fit by batches or on Dask keeps none. Fit in memory."
         )
     left = system.with_all_samples().observed_left_out()
-    known = relative_errors((left.Y.to(left.mean) - left.mean).double(), left.variance.double())
+    errors = relative_errors((left.Y.to(left.mean) - left.mean).double(), left.variance.double())
     if samples.weights is None:
-        return known
+        return errors
     misfits = np.full(len(samples.Y), np.nan)
-    misfits[samples.weights > 0] = known
+    misfits[samples.weights > 0] = errors
     return misfits

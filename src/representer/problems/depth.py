@@ -16,12 +16,11 @@ from representer.functions import Composed, Layer
 from representer.kernels import Gaussian, Laplacian, Matern, Polynomial, Standardized
 from representer.linalg import least_squares
 from representer.operators import Decomposable
-from representer.optimize import Choice, Problem, SearchSettings
+from representer.optimize import OPTIMISM, Choice, Problem, SearchSettings
 from representer.problems.composition import Composition
 from representer.problems.deep import DeepChoice, DeepRegression, DeepSolution, HyperparameterSearch
 from representer.problems.stack import (
     NEGLIGIBLE,
-    OPTIMISM,
     FittedMember,
     StackChoice,
     Stacking,
@@ -38,7 +37,7 @@ FEWEST_SAMPLES = 20
 SEARCHED_FOLDS = 3
 # A layer with many unknowns for its samples is a guess: so many restarts, and iterations of each, are enough for it and
 # for its refits.
-BRIEF_RESTARTS, BRIEF_ITERATIONS = 4, 20
+BRIEF_RESTARTS, BRIEF_ITERATIONS = 4, 30
 # The automatic layer is an affine map of all features, or to at most this many dimensions.
 LARGEST_LAYER = 20
 
@@ -69,12 +68,17 @@ class LightRegression(DeepRegression):
     def refits(
         self, composition: Composition, images: Sequence[Tensor], settings: SearchSettings, *, searched: bool = True
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Those of few iterations, for a layer of many unknowns."""
-        return super().refits(composition, images, self.brief(settings), searched=searched)
+        """Those of a layer with many unknowns begin where its fit to all samples began, not where that ended: in few
+        iterations it would not forget the samples that are held out."""
+        if self.inner_is_small or self.beginning.image is None:
+            return super().refits(composition, images, settings, searched=searched)
+        return super().refits(composition, [self.beginning.image], self.brief(settings), searched=searched)
 
     def choose(self, settings: SearchSettings) -> DeepChoice:
         """What is free, chosen on some of the samples, and images of all from which the last fit starts."""
         choice = super().choose(settings)
+        if not self.inner_is_small and self.beginning.image is not None:
+            return replace(choice, images=[self.beginning.image], settings=self.brief(replace(settings, n_restarts=1)))
         if choice.images is None and self._last is not None:
             choice = replace(choice, images=self._everywhere(self._last))
         return replace(choice, settings=replace(settings, n_restarts=1))  # the restarts have raced before
