@@ -43,6 +43,7 @@ from representer.operators import (
     original,
     replicates,
 )
+from representer.optimize import learned_numbers
 from representer.problems.ridge import RidgeModel, RidgeProblem, RidgeSolution
 from representer.problems.stack import (
     SHRINKAGE,
@@ -50,7 +51,6 @@ from representer.problems.stack import (
     Members,
     StackProblem,
     StackSolution,
-    learned_numbers,
 )
 from representer.samples import (
     Block,

@@ -30,10 +30,10 @@ from representer.operators import (
     original,
     replicates,
 )
-from representer.optimize import Choice, HistoryEntry, keep_going
+from representer.optimize import Choice, HistoryEntry, keep_going, least_error
 from representer.preimage import Candidates, Decoder, LabelSet, as_decoder, candidate_scores
 from representer.preimage.base import check_width
-from representer.problems.stack import SHRINKAGE, least_error
+from representer.problems.stack import SHRINKAGE
 from representer.problems.structured import StructuredProblem, Task, add_batch, calibrated, gram_losses
 from representer.samples import (
     Data,

@@ -150,7 +150,7 @@ class RidgeInverse:
     known: dict[str, OperatorRidge] = field(default_factory=dict)
 
     def __call__(self, places: np.ndarray) -> np.ndarray:
-        """Vectors at places."""
+        """The vectors at places of the map, by ridge regression."""
         unit = float(np.linalg.norm(self.codes.std(0))) or 1.0
         if "ridge" not in self.known:
             rows = evenly_spaced(len(self.codes), INVERSE_ROWS)
@@ -168,6 +168,6 @@ class NearestInverse:
     X: Data
 
     def __call__(self, places: np.ndarray) -> Data:
-        """The nearest samples."""
+        """The samples that are nearest to places of the map."""
         distances = ((np.asarray(places)[:, None] - self.codes[None]) ** 2).sum(2)
         return take(self.X, torch.from_numpy(distances.argmin(1)))

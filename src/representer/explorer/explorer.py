@@ -18,7 +18,7 @@ from representer.estimators import DeepKernelPCA, KernelAutoencoder
 from representer.explorer.charts import Chart, KernelComponents, NearestInverse, RidgeInverse
 from representer.explorer.drawings import Drawing, Drawings, item_of
 from representer.explorer.page import standalone
-from representer.explorer.tuning import Targets, Tuned, Tuning
+from representer.explorer.tuning import LeftOutTargets, Tuned, Tuning
 from representer.inspection.explanation import Explanation, kernel_of, points_of, representation_of
 from representer.inspection.report import kernel_words
 from representer.inspection.suspects import class_misfits
@@ -371,7 +371,7 @@ class Explorer:
         tuned = _tuned(self.model, self._kernel)
         return None if not tuned else Tuning(tuned, self.X, self._how, self._targets())
 
-    def _targets(self) -> Targets | None:
+    def _targets(self) -> LeftOutTargets | None:
         if self.y is None or not self.supervised or self.y.ndim > 2:
             return None
         options = self.model._training_samples.options if self.own else {}
@@ -380,10 +380,10 @@ class Explorer:
         intercept = bool(getattr(self.model, "fit_intercept", True))
         if self.classes is not None:
             labels = np.searchsorted(self.model.classes_, self.y).clip(max=len(self.classes) - 1)
-            return Targets(np.eye(len(self.classes))[labels], self.classes, intercept=intercept, **chosen)
+            return LeftOutTargets(np.eye(len(self.classes))[labels], self.classes, intercept=intercept, **chosen)
         if self.y.dtype.kind not in "biuf":
             return None
-        return Targets(np.asarray(self.y, float).reshape(self.n, -1), None, intercept=intercept, **chosen)
+        return LeftOutTargets(np.asarray(self.y, float).reshape(self.n, -1), None, intercept=intercept, **chosen)
 
     def tune(self, which: int = 0, factors: Mapping[str, float] | None = None, alpha: float | None = None) -> Answer:
         """The Gram matrix, its spectrum and leave-one-out errors, where numbers of a kernel are multiplied."""
@@ -497,7 +497,7 @@ def _tuned(model: Any, kernel: Kernel | None) -> list[Tuned]:
 
 
 def _checked_targets(y: Data, total: int, rows: np.ndarray) -> np.ndarray | None:
-    """Targets of the samples that are shown; None where they are no arrays."""
+    """LeftOutTargets of the samples that are shown; None where they are no arrays."""
     if y is None:
         return None
     try:
@@ -510,7 +510,7 @@ def _checked_targets(y: Data, total: int, rows: np.ndarray) -> np.ndarray | None
 
 
 def _colour(y: np.ndarray) -> Answer:
-    """Targets as numbers, or as classes with their names."""
+    """LeftOutTargets as numbers, or as classes with their names."""
     first = y if y.ndim == 1 else y.reshape(len(y), -1)[:, 0]
     whole = first.dtype.kind in "biu" or (first.dtype.kind == "f" and bool((first == np.round(first)).all()))
     names, numbers = np.unique(first.astype(str) if first.dtype.kind not in "biuf" else first, return_inverse=True)

@@ -46,7 +46,7 @@ class Tuned:
 
 
 @dataclass(frozen=True)
-class Targets:
+class LeftOutTargets:
     """What leave-one-out predicts: numbers (n, p), or indicators of classes, with the groups left out together."""
 
     Y: np.ndarray
@@ -55,11 +55,11 @@ class Targets:
     groups: np.ndarray | None = None
     intercept: bool = True
 
-    def rows(self, index: np.ndarray) -> Targets:
+    def rows(self, index: np.ndarray) -> LeftOutTargets:
         """Those of some samples."""
         weights = None if self.weights is None else self.weights[index]
         groups = None if self.groups is None else self.groups[index]
-        return Targets(self.Y[index], self.classes, weights, groups, self.intercept)
+        return LeftOutTargets(self.Y[index], self.classes, weights, groups, self.intercept)
 
     def error(self, predictions: np.ndarray) -> float:
         """The root mean squared error, or the share of samples whose class has not the largest value."""
@@ -80,14 +80,14 @@ class Tuning:
         Samples, unprepared.
     how : Representation
         How arrays become tensors.
-    targets : Targets or None
+    targets : LeftOutTargets or None
         None: there is nothing to predict.
     """
 
     tuned: Sequence[Tuned]
     X: Data
     how: Representation
-    targets: Targets | None
+    targets: LeftOutTargets | None
     _memory: dict[str, tuple[object, Known, Tensor]] = field(default_factory=dict)
 
     @cached_property
@@ -104,7 +104,7 @@ class Tuning:
         return take(self.X, torch.from_numpy(self.numbers))
 
     @cached_property
-    def _known(self) -> Targets | None:
+    def _known(self) -> LeftOutTargets | None:
         return None if self.targets is None else self.targets.rows(self.numbers)
 
     @cached_property

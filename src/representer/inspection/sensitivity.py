@@ -51,11 +51,16 @@ def part_effects(
 
 def _of_objects(function: Function, X: Data, kernel: Kernel | OperatorKernel | Stack) -> list[np.ndarray]:
     """What each part of each of some objects adds, (parts, p)."""
+    if isinstance(X, Records):
+        raise ValueError(
+            "sensitivity(X) is for vectors, strings, molecules and graphs; these are records. Ask "
+            "explain(X, parts=True), which says what each column adds."
+        )
     molecules, items = reads_molecules(kernel), list(X)
     without = [without_parts(item, molecules=molecules) for item in items]
     if kernel.domain == "gram" or any(rest is None for rest in without):
         raise ValueError(
-            "What parts of an input add is known of dense vectors, records, strings, molecules and graphs; these "
+            "What parts of an input add is known of dense vectors, strings, molecules and graphs; these "
             f"inputs are {kernel.domain}. Ask explain(X), which says what each training sample contributes."
         )
     pairs = zip(items, without, strict=True)
@@ -200,7 +205,7 @@ def column_shares(answer: Callable[[Any], np.ndarray], X: Data, samples: Data) -
     samples = samples.take(rows) if isinstance(samples, Records) else samples[rows]
 
     def known(columns: tuple[int, ...]) -> np.ndarray:
-        """v(S), (q, p)."""
+        """v(S) (q, p): the mean answer where only these columns are known."""
         mixed = _mixed(X, samples, {names[c] for c in columns})
         values = np.asarray(answer(mixed), dtype=np.float64)
         return values.reshape(len(X), len(rows), -1).mean(1)

@@ -17,14 +17,13 @@ from representer.kernels import Gaussian, Kernel, Laplacian
 from representer.objectives import HeldOut, LeaveOneOut
 from representer.objectives.squared import SquaredLoss
 from representer.operators import Representation, silent_repairs
-from representer.optimize import Choice, Problem, system_alpha
+from representer.optimize import Choice, Problem, least_error, system_alpha
 from representer.problems.embedding import (
     EmbeddingSearch,
     EmbeddingSettings,
     InputGram,
     held_out_rows,
 )
-from representer.problems.stack import least_error
 from representer.samples import Block, Data, Samples
 from representer.samples import rows as limits
 from representer.systems import Scope

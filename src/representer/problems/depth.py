@@ -16,12 +16,11 @@ from representer.functions import Composed, Layer
 from representer.kernels import Gaussian, Laplacian, Matern, Polynomial, Standardized
 from representer.linalg import least_squares
 from representer.operators import Decomposable
-from representer.optimize import Choice, Problem, SearchSettings
+from representer.optimize import OPTIMISM, Choice, Problem, SearchSettings
 from representer.problems.composition import Composition
 from representer.problems.deep import DeepChoice, DeepRegression, DeepSolution, HyperparameterSearch
 from representer.problems.stack import (
     NEGLIGIBLE,
-    OPTIMISM,
     FittedMember,
     StackChoice,
     Stacking,

@@ -202,7 +202,7 @@ class SmallNuclearNorm(ConvexProblem):
         return flat([theta])
 
     def point(self, unknown: Tensor) -> Tensor:
-        """The unknown itself."""
+        """The unknown itself, which is a point already."""
         return unknown
 
     def error(self, unknown: Tensor) -> float:

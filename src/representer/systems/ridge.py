@@ -219,9 +219,9 @@ class FittedSystem(System):
         while bool((system.noise() < noise.to(system.noise())).any()) and system.alpha < RAISED * self.alpha:
             system = system.changed(alpha=2.0 * system.alpha)
         if system is not self and not silent:
-            warn(
-                f"alpha was raised from {self.alpha:.3g} to {system.alpha:.3g}: samples with equal inputs differ by "
-                "more than the noise that it stands for. Give alpha a number to keep it."
+            warn(  # without numbers: the members of a stack say the same, and the same is shown once
+                "alpha was raised to what the spread of samples with equal inputs asks for: they differ by more than "
+                "the noise that it stood for. Give alpha a number to keep it."
             )
         return system
 
