@@ -120,12 +120,12 @@ METHODS: dict[str, Callable[[pd.DataFrame, bool], Any]] = {
 
 
 # -- measuring --------------------------------------------------------------------------------------------------------
-def errors(name: str, method: str) -> dict[str, Any]:
+def errors(name: str, method: str, folds: int = FOLDS) -> dict[str, Any]:
     """The error of a method on each fold of a table (RMSE or log loss), and the seconds of all."""
     frame, y = read(name)
     classes, start, scores = name in CLASSES, time.perf_counter(), []
     kind = StratifiedKFold if classes else KFold
-    for train, test in kind(FOLDS, shuffle=True, random_state=0).split(frame, y):
+    for train, test in kind(folds, shuffle=True, random_state=0).split(frame, y):
         model = METHODS[method](frame.iloc[train], classes).fit(frame.iloc[train], y[train])
         if classes:
             p = np.clip(model.predict_proba(frame.iloc[test]), 1e-6, 1.0)
@@ -149,13 +149,13 @@ def summary(results: dict[str, dict[str, Any]]) -> Table:
     return table
 
 
-def measured(path: Path, names: list[str], methods: list[str]) -> dict[str, dict[str, Any]]:
+def measured(path: Path, names: list[str], methods: list[str], folds: int = FOLDS) -> dict[str, dict[str, Any]]:
     """All errors, those in the file included."""
     results = json.loads(path.read_text()) if path.exists() else {}
     for name in names:
         for method in methods:
             if method not in results.setdefault(name, {}):
-                results[name][method] = errors(name, method)
+                results[name][method] = errors(name, method, folds)
                 write_json(path, results)
                 print(f"{name}, {method}: {np.mean(results[name][method]['errors']):.4g}", flush=True)
     return {name: results[name] for name in names}
@@ -165,6 +165,7 @@ def main() -> int:
     """Measure what is not measured yet, and print the summary."""
     parser = command("python -m benchmarks.frames", "Raw frames against peers that need encoders.")
     parser.add_argument("--quick", action="store_true", help="three small tables")
+    parser.add_argument("--folds", type=int, default=FOLDS, help="folds of each table")
     parser.add_argument("--out", type=Path, default=Path("bench_output/frames.json"), help="where the results are kept")
     options = parser.parse_args()
     console = console_for(options.json_output)
@@ -180,7 +181,7 @@ def main() -> int:
     if options.fresh:
         path.unlink(missing_ok=True)
     try:
-        results = measured(path, names, methods)
+        results = measured(path, names, methods, options.folds)
     except KeyboardInterrupt:
         return interrupted(console, f"What was measured is in {path}; the same command continues.")
     if options.json_output:
