@@ -22,6 +22,7 @@ from representer import (
     KernelFeatures,
     OperatorRidge,
     StructuredPredictor,
+    load,
 )
 from representer.kernels import Gaussian, Number, Table
 
@@ -246,3 +247,25 @@ def test_frames_go_through_pipelines_searches_clones_and_pickles() -> None:
     assert len(cross_val_score(model, FRAME, NUMBERS, cv=2)) == 2
     again = OperatorRidge(model[-1].kernel_).fit(FRAME, NUMBERS)
     np.testing.assert_allclose(again.predict(FRAME), model.predict(FRAME), rtol=1e-6)
+
+
+def test_dates_and_gaps_of_every_library_are_explained_and_saved(tmp_path) -> None:
+    """Gaps are equal to gaps: members of a stack are sums over the same samples, whatever stands for nothing."""
+    rng, n = np.random.default_rng(0), 30
+    frame = pd.DataFrame(
+        {
+            "size": rng.normal(size=n),
+            "moment": pd.date_range("2020-01-01", periods=n, tz="Europe/Rome"),
+            "hour": pd.date_range("2020-01-01", periods=n, freq="h"),
+            "letter": pd.array(rng.choice(["a", "b"], n), dtype="string"),
+            "count": pd.array(rng.integers(0, 5, n), dtype="Int64"),
+        }
+    )
+    y = frame["size"].to_numpy() + 0.1 * rng.normal(size=n)
+    for i, column in enumerate(frame):
+        frame.loc[i, column] = pd.NA if column in ("letter", "count") else None
+    model = OperatorRidge().fit(frame, y)
+    told = model.explain(frame[:3])
+    np.testing.assert_allclose(told.contributions.sum(1) + told.baseline, told.prediction, rtol=1e-6)
+    model.save(tmp_path / "model")
+    np.testing.assert_array_equal(load(tmp_path / "model").predict(frame), model.predict(frame))

@@ -52,6 +52,10 @@ COLUMNS = {
     "sentences": (sentences(20), "text"),
     "names": ([f"{a} {b}" for a in ("Ada", "Bo", "Cy", "Di") for b in ("Lee", "May", "Ngo")], "names"),
     "molecules": (SMILES, "molecules"),
+    "molecules, mostly chains, measured again and again": (
+        [*SMILES[:3], "CCC", "CCCC", "CCN", "CCCl"] * 5,
+        "molecules",
+    ),
     "words that are SMILES, few": (["CO", "no", "I", "CO", "no", "I"] * 3, "categories"),
     "words that are SMILES, all different": (["CO", "I", "CC", "N", "OC", "CCO", "P", "S", "F", "CN"], "names"),
     "DNA": (letters(20, "ACGT", 30), "DNA or RNA sequences"),

@@ -52,6 +52,8 @@ WORDS_OF_TEXT = 4
 SYMBOLS_OF_SEQUENCE = 8
 # An array is a picture if both of its sides have so many entries.
 SIDE_OF_PICTURE = 6
+# Texts that are read as SMILES are molecules if there are so many, and such a share has more than a chain of atoms.
+FEW_MOLECULES, SHARE_WITH_STRUCTURE = 4, 0.2
 # How many samples are looked at.
 LOOKED_AT = 2000
 
@@ -424,16 +426,15 @@ def _texts(name: str | None, present: list[Any]) -> Finding | None:
     if len(levels) == 1 and name is not None:
         return Finding(name, "a constant", f"always {present[0]!r:.40}")
     seen = list(levels)[:LOOKED_AT]
-    for look in (_written_numbers, _written_dates):
+    for look in (_written_numbers, _written_dates, _smiles):
         finding = look(name, seen, present)
         if finding is not None:
             return finding
     if len(levels) * ENTRIES_A_LEVEL <= len(present) or len(levels) < min(FEW_LEVELS, len(present)):
         return Finding(name, "categories", f"{len(levels)} levels of {len(present)} entries", Category())
-    for look in (_smiles, _sequences):
-        finding = look(name, seen, present)
-        if finding is not None:
-            return finding
+    sequences = _sequences(name, seen, present)
+    if sequences is not None:
+        return sequences
     words = float(np.median([len(text.split()) for text in seen]))
     if words >= WORDS_OF_TEXT:
         kernels: tuple[Kernel, ...] = (Words(1), Words((1, 2)), Spectrum((3, 5)).normalized())
@@ -486,9 +487,14 @@ def _written_dates(name: str | None, seen: list[str], present: list[str]) -> Fin
 
 
 def _smiles(name: str | None, seen: list[str], present: list[str]) -> Finding | None:
-    """Molecules: texts with brackets, bonds or rings, all of which RDKit can read."""
+    """Molecules: at least a few texts, some with brackets, bonds or rings, all of which RDKit can read.
+
+    Measurements of a molecule may be repeated, so that it does not matter how often each of them stands there.
+    """
     structured = sum(STRUCTURE.search(text) is not None for text in seen)
-    if structured < 0.5 * len(seen) or any(" " in text.strip() for text in seen) or not are_smiles(seen):
+    if len(seen) < FEW_MOLECULES or structured < SHARE_WITH_STRUCTURE * len(seen):
+        return None
+    if any(" " in text.strip() for text in seen) or not are_smiles(seen):
         return None
     if not has_rdkit():
         kernel = Spectrum((1, 4)).normalized()

@@ -16,6 +16,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import date, datetime
 from functools import cached_property, partial
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
@@ -66,6 +67,8 @@ class Writer:
             return value if math.isfinite(value) else {"float": repr(value)}
         if kind in INLINE:
             return INLINE[kind](self, value)
+        if isinstance(value, date):
+            return _moment(value)
         return {"node": self._node(value)}
 
     def _node(self, value: object) -> int:
@@ -198,6 +201,14 @@ class Writer:
     def _refusal(self, what: str, advice: str) -> ModelFileError:
         path = "".join(self._path).lstrip(".") or "the model"
         return ModelFileError(f"{path} {what}: a model file cannot hold it. {advice}".rstrip())
+
+
+def _moment(value: date) -> dict[str, str]:
+    """A date or a moment as text; one of pandas becomes that of Python, to the microsecond."""
+    if not isinstance(value, datetime):
+        return {"date": value.isoformat()}
+    plain: datetime = value.to_pydatetime(warn=False) if hasattr(value, "to_pydatetime") else value
+    return {"moment": plain.isoformat()}
 
 
 def is_cache(kind: type, attribute: str) -> bool:
@@ -407,6 +418,8 @@ MAKERS: dict[str, Callable[[Reader, Any], Any]] = {
     "range": lambda reader, content: range(*map(int, content)),
     "torch type": lambda reader, name: TENSOR_TYPES[name],
     "absent": lambda reader, content: ABSENT,
+    "date": lambda reader, text: date.fromisoformat(text),
+    "moment": lambda reader, text: datetime.fromisoformat(text),
     "device": lambda reader, name: torch.device(name),
     "list": Reader.values,
     "dict": lambda reader, content: dict(_pairs(reader, content)),

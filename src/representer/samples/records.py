@@ -7,6 +7,8 @@ from typing import Any, overload
 
 import numpy as np
 
+from representer.values import same
+
 Data = Any  # samples as a user passes them
 Record = Mapping[Hashable, Any]
 Column = Sequence[Any] | np.ndarray
@@ -87,6 +89,10 @@ class Records(Sequence[Record]):
         return (self[i] for i in range(len(self)))
 
     def __eq__(self, other: object) -> bool:
+        if isinstance(other, Records):
+            return self.columns.keys() == other.columns.keys() and all(
+                _equal_columns(column, other.columns[name]) for name, column in self.columns.items()
+            )
         return isinstance(other, Sequence) and list(self) == list(other)
 
     __hash__ = None  # type: ignore[assignment]
@@ -96,6 +102,17 @@ class Records(Sequence[Record]):
 
     def __getstate__(self) -> dict[str, Any]:
         return {"columns": self.columns, "_memory": []}  # what is remembered only saves time
+
+
+def _equal_columns(one: Column, two: Column) -> bool:
+    """Have two columns the same entries, and gaps at the same places?"""
+    if one is two:
+        return True
+    if isinstance(one, np.ndarray) and isinstance(two, np.ndarray):
+        return np.array_equal(one, two, equal_nan=one.dtype.kind == two.dtype.kind == "f")
+    return len(one) == len(two) and all(
+        a is b or (is_missing(a) and is_missing(b)) or same(a, b) for a, b in zip(one, two, strict=True)
+    )
 
 
 def _taken(column: Column, rows: np.ndarray) -> Column:
@@ -179,11 +196,11 @@ def _no_records(X: Data) -> ValueError:
 
 
 def _stored(column: Any) -> Column:
-    """Numbers as an array, anything else as a list."""
+    """Numbers as an array, anything else as a list, in which every gap is None, whatever library it came from."""
     array = column.to_numpy() if hasattr(column, "to_numpy") else column
     if isinstance(array, np.ndarray) and array.ndim == 1 and array.dtype.kind in "biuf":
         return array
-    return list(column)
+    return [None if is_missing(entry) else entry for entry in column]
 
 
 def column_of(records: Sequence[Record], name: object, *, gaps: bool = False) -> Column:
