@@ -79,9 +79,10 @@ def forest(frame: pd.DataFrame, classes: bool) -> Any:
 
 
 def boosting(frame: pd.DataFrame, classes: bool) -> Any:
-    """Boosted trees with native categories and gaps."""
-    codes = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=np.nan)
-    encoder = make_column_transformer((codes, words_of(frame)), remainder="passthrough")
+    """Boosted trees with native categories and gaps, without columns of gaps alone, which they do not take."""
+    codes, words = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=np.nan), words_of(frame)
+    numbers = [name for name in frame if name not in words and frame[name].notna().any()]
+    encoder = make_column_transformer((codes, words), ("passthrough", numbers))
     kind = HistGradientBoostingClassifier if classes else HistGradientBoostingRegressor
     return make_pipeline(encoder, kind(categorical_features=np.arange(len(words_of(frame))), random_state=0))
 

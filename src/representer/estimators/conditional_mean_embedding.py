@@ -19,10 +19,10 @@ from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.validation import (
     Check,
     check_alpha,
-    check_columns,
     check_inputs,
     check_outputs,
     check_weights,
+    columns_of_fit,
     needs_approximation,
     only_one_alpha,
     seed_of,
@@ -585,8 +585,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         how = self.function_.representation
         inputs: Samples
         if is_dask(X):
-            check_columns(self, X)
-            inputs = OnDask(X, None, None, dtype=how.dtype)
+            inputs = OnDask(columns_of_fit(self, X), None, None, dtype=how.dtype)
         else:
             X = self._inputs(X)
             inputs = InMemory(Block(how.inputs(self.kernel_, X), torch.zeros(len(X), 0)))
