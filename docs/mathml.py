@@ -24,7 +24,8 @@ def visit(writer, node: nodes.math | nodes.math_block) -> None:
     """Write a formula; one that cannot be read is a warning with its place, and stands there as TeX."""
     display = isinstance(node, nodes.math_block)
     try:
-        writer.body.append(formula(node.astext(), display=display))
+        text = formula(node.astext(), display=display)
+        writer.body.append(f'<div class="formula">{text}</div>' if display else text)  # wide ones scroll
     except (MathError, SyntaxError, ValueError) as error:
         logging.getLogger(__name__).warning("formula %r: %s", node.astext(), error, location=node)
         writer.body.append(f"<code>{writer.encode(node.astext())}</code>")

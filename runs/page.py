@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from representer.datasets.files import write_whole
+from runs.figures import save_dark
 
 STYLE = """
 :root { color-scheme: light dark; --text: #1c2430; --soft: #5b6675; --page: #fbfbf9; --card: #ffffff; --line: #dfe3e8;
@@ -41,6 +42,7 @@ section { background: var(--card); border: 1px solid var(--line); border-radius:
 figure { margin: 1rem 0; }
 figure img { display: block; max-width: 100%; height: auto; margin: 0 auto; background: #fff; border-radius: .5rem;
   padding: .4rem; }
+figure img.both { background: none; padding: 0; }
 figcaption { color: var(--soft); font-size: .9rem; margin-top: .4rem; }
 .wide { overflow-x: auto; margin: 1rem 0; }
 table { border-collapse: collapse; font-size: .93rem; font-variant-numeric: tabular-nums; }
@@ -67,19 +69,24 @@ NUMBER = re.compile(r"[−–+-]?\d[\d,.]*(?:e[+-]?\d+)?(?:\s*(?:±|%|×|s\b).*)
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture as PNG, and what it shows in words; ``file`` is where it lies beside the page, if anywhere."""
+    """A picture as PNG, and what it shows in words; ``file`` is where it lies beside the page, if anywhere.
+
+    ``dark`` is the same picture for dark pages; without it, the light one keeps a light ground there.
+    """
 
     png: bytes
     alt: str
     caption: str = ""
     file: str = ""
+    dark: bytes = b""
 
     @classmethod
     def of(cls, figure: Any, alt: str, caption: str = "", *, dpi: int = 130) -> Picture:
         """Of a matplotlib figure."""
-        stream = io.BytesIO()
-        figure.savefig(stream, format="png", dpi=dpi)
-        return cls(stream.getvalue(), alt, caption)
+        light, dark = io.BytesIO(), io.BytesIO()
+        figure.savefig(light, format="png", dpi=dpi)
+        save_dark(figure, dark, dpi=dpi)
+        return cls(light.getvalue(), alt, caption, dark=dark.getvalue())
 
     @classmethod
     def at(cls, folder: Path, file: str, alt: str) -> Picture:
@@ -99,7 +106,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page: paragraphs (`code` in backquotes), then what there is of tables, pictures and code.
+    """A part of the page: paragraphs (`code` in backquotes), what there is of tables, pictures and code, ``more`` text.
 
     Links to neighbours of one ``group`` are folded under its name.
     """
@@ -110,6 +117,7 @@ class Section:
     pictures: Sequence[Picture] = ()
     code: str = ""
     group: str = ""
+    more: Sequence[str] = ()
 
     @property
     def anchor(self) -> str:
@@ -164,8 +172,9 @@ def write_page(path: str | Path, title: str, lead: str, sections: Sequence[Secti
 
 
 def _inline(text: str) -> str:
-    """Escaped, with `code` in backquotes."""
-    return re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(text, quote=False))
+    """Escaped, with `code` in backquotes and [links](of.html)."""
+    text = re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(text, quote=False))
+    return re.sub(r"\[([^\]]+)\]\(([\w./#-]+)\)", r'<a href="\2">\1</a>', text)
 
 
 def _links(group: str, sections: Sequence[Section]) -> str:
@@ -184,6 +193,7 @@ def _section(section: Section) -> str:
         parts.append(
             f"<details><summary>The code</summary><pre><code>{html.escape(section.code)}</code></pre></details>"
         )
+    parts += [f"<p>{_inline(text)}</p>" for text in section.more]
     return f'<section id="{section.anchor}">\n' + "\n".join(parts) + "\n</section>"
 
 
@@ -201,13 +211,19 @@ def _cell(text: str, marks: dict[str, str]) -> str:
 
 
 def _picture(picture: Picture) -> str:
-    source = base64.b64encode(picture.png).decode("ascii")
     caption = f"<figcaption>{_inline(picture.caption)}</figcaption>" if picture.caption else ""
-    alt = html.escape(picture.alt)
     width, height = _size(picture.png)
+    image = f'alt="{html.escape(picture.alt)}" width="{width}" height="{height}" src="{_data(picture.png)}">'
+    if picture.dark:
+        source = f'<source media="(prefers-color-scheme: dark)" srcset="{_data(picture.dark)}">'
+        return f'<figure><picture>{source}<img class="both" {image}</picture>{caption}</figure>'
     least = min(width // 2, max(640, 160 * width // height))  # on a phone, wide ones are scrolled and stay readable
-    image = f'<img alt="{alt}" style="--least: {least}px" src="data:image/png;base64,{source}">'
-    return f'<figure><div class="frame">{image}</div>{caption}</figure>'
+    return f'<figure><div class="frame"><img style="--least: {least}px" {image}</div>{caption}</figure>'
+
+
+def _data(png: bytes) -> str:
+    """The address of a picture that is in the page itself."""
+    return f"data:image/png;base64,{base64.b64encode(png).decode('ascii')}"
 
 
 def _size(png: bytes) -> tuple[int, int]:

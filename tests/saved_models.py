@@ -224,10 +224,21 @@ def models() -> Iterator[tuple[str, Callable[[], Any], Any]]:
             del learners["KernelFeatures"]  # a Gram matrix has no landmarks
         for learner, (model, target) in learners.items():
             yield f"{learner}-{kind}", lambda m=model, X=X, y=y, t=target: _fit(m, X, y, t), new
+    for kind in ("frame", "strings"):  # records and words by the kernels that the data suggest
+        X, y, new = _data(kind)
+        for learner in (OperatorRidge, EmbeddingClassifier, ConditionalMeanEmbedding, DeepKernelRegressor):
+            target = "labels" if learner is EmbeddingClassifier else "y"
+            model = learner(random_state=0)
+            yield f"auto_{learner.__name__}_{kind}", lambda m=model, X=X, y=y, t=target: _fit(m, X, y, t), new
     X, y, new = _data("vectors")
+    twice = np.concatenate([X[: N // 2]] * 2)  # replicates, whose noise is measured and which are left out together
+    for learner in ("OperatorRidge", "DeepKernelRegressor", "EmbeddingClassifier", "ConditionalMeanEmbedding"):
+        model, target = _learners(Gaussian(1.2))[learner]
+        yield f"replicates_{learner}", lambda m=model, t=target: _fit(m, twice, y, t), new
     for name, (model, target) in _variants().items():
         yield name, lambda m=model, t=target: _fit(m, X, y, t), new
-    for learner in ("OperatorRidge", "EmbeddingClassifier", "ConditionalMeanEmbedding", "KernelFeatures"):
+    on_dask = ("OperatorRidge", "EmbeddingClassifier", "ConditionalMeanEmbedding", "KernelFeatures", "DeepKernelPCA")
+    for learner in (*on_dask, "DeepKernelRegressor", "KernelAutoencoder"):
         model, target = _learners(Gaussian(1.2))[learner]
         model.set_params(approximation=Nystroem(8))
         yield f"dask_{learner}", lambda m=model, t=target: _on_dask(m, X, y, t), new
@@ -241,6 +252,10 @@ QUESTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "transform": lambda model, X: model.transform(X),
     "errors": lambda model, X: model.reconstruction_error(X),
     "quantiles": lambda model, X: model.quantile(X, (0.1, 0.9)),
+    "densities": lambda model, X: model.density(X, np.linspace(-1.0, 1.0, 5)),
+    "support": lambda model, X: model.support(X),
+    "contributions": lambda model, X: model.explain(X).contributions,
+    "influence": lambda model, X: model.influence(X),
     "left out": lambda model, X: model.loo_predict_,
     "system": lambda model, X: model.system_.left_out(),
     "norm": lambda model, X: model.function_.norm(),
@@ -252,7 +267,9 @@ def answers(model: Any, X: Any) -> dict[str, np.ndarray]:
     found = {}
     for name, question in QUESTIONS.items():
         try:
-            answer = np.asarray(question(model, X))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # support by unbounded kernels
+                answer = np.asarray(question(model, X))
         except (AttributeError, TypeError, ValueError, NotImplementedError):
             continue
         found[name] = answer.astype(str) if answer.dtype.kind in "OU" else answer

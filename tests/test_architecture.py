@@ -44,6 +44,7 @@ ROOMS = (
     "metrics",
     "datasets",
     "comparison",
+    "explorer",
     "cli",
     "__main__",
     # the batteries, which may look at everything
@@ -60,6 +61,16 @@ SKLEARN: dict[str, str | tuple[str, ...]] = {
     "comparison": "sklearn",
     "testing": "sklearn",
     "objectives": "sklearn.svm",
+}
+
+
+# Who tells fits apart: the data, what makes features, and systems. Stored features know whether they are those of the
+# kernel itself, which no approximation has made.
+TELL_APART = ("samples", "approximation", "systems", "representer.functions.features")
+KINDS_OF_FITS = {
+    *("InMemory", "OnDask", "Nystroem", "Landmarks", "RandomFeatures", "TensorSketch"),
+    *("ExactSystem", "SummedSystem", "FalkonSystem", "FeatureSystem", "WeightSystem", "CellSystem"),
+    *("WholeScope", "FeatureScope", "WholeRidge", "FeatureRidge", "SummedRidge"),
 }
 
 
@@ -182,6 +193,39 @@ def undeclared(source: str, module: str, declared: set[str], *, is_package: bool
     ]
 
 
+def fits_told_apart(source: str, module: str) -> list[str]:
+    """Questions outside of the rooms that know the answer: is it exact, by landmarks, on Dask, from sums, iterative?
+
+    Others ask samples, an approximation, a scope or a system for what they need. A learner may ask whether its user has
+    given ``approximation=``, to refuse what cannot be combined.
+    """
+    room = room_of(module)
+    if room in TELL_APART or module in TELL_APART:
+        return []
+    complaints = []
+    for node in ast.walk(ast.parse(source)):
+        asked = None
+        if isinstance(node, ast.Call) and called(node) == "isinstance":
+            names = {part.id for part in ast.walk(node.args[1]) if isinstance(part, ast.Name)}
+            asked = ", ".join(sorted(names & KINDS_OF_FITS)) or None
+        elif isinstance(node, ast.Compare) and any(ast.unparse(part) == "None" for part in node.comparators):
+            asked = named_approximation(node.left, room)
+        elif isinstance(node, ast.BoolOp | ast.If | ast.IfExp):
+            tests = node.values if isinstance(node, ast.BoolOp) else [node.test]
+            asked = next(filter(None, (named_approximation(test, room) for test in tests)), None)
+        if asked is not None:
+            complaints.append(f"{module}:{node.lineno} asks what kind of fit it is ({asked}); ask a scope or a system.")
+    return complaints
+
+
+def named_approximation(node: ast.expr, room: str) -> str | None:
+    """The name of an approximation that is looked at, unless it is the argument of a user."""
+    name = ast.unparse(node) if isinstance(node, ast.Name | ast.Attribute) else ""
+    if room == "estimators" and name in ("self.approximation", "learner.approximation"):
+        return None
+    return name if name.rpartition(".")[2] in ("approximation", "pair") else None
+
+
 def cycle(sources: Mapping[str, tuple[str, bool]]) -> list[str]:
     """The modules of an import cycle, if there is one; sources maps a module to its text and is_package."""
     graph: dict[str, set[str]] = {}
@@ -268,6 +312,7 @@ def test_rules_hold(path: Path) -> None:
         *misplaced_sklearn(source, module, is_package=is_package),
         *misplaced_extras(source, module, EXTRAS, is_package=is_package),
         *undeclared(source, module, CORE | EXTRAS, is_package=is_package),
+        *fits_told_apart(source, module),
     ]
     assert not complaints, "\n".join(complaints)
 
@@ -487,6 +532,26 @@ def test_misplaced_sklearn_is_found(module: str, source: str, count: int) -> Non
 )
 def test_misplaced_extras_are_found(module: str, source: str, count: int) -> None:
     assert len(misplaced_extras(source, module, EXTRAS)) == count
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "count"),
+    [
+        ("representer.problems.ridge", "if self.approximation is None: pass", 1),
+        ("representer.problems.ridge", "x = approximation is not None", 1),
+        ("representer.problems.ridge", "x = approximation and approximation.sized(n)", 1),
+        ("representer.problems.ridge", "x = 1 if model.approximation else 2", 1),
+        ("representer.problems.deep", "assert isinstance(samples, Block | InMemory)", 1),
+        ("representer.inspection.suspects", "isinstance(system, (SummedSystem, ExactSystem))", 1),
+        ("representer.estimators.deep_regressor", "if problem.approximation is None: pass", 1),
+        ("representer.estimators.deep_regressor", "if learner.approximation is None and loss != 'squared': pass", 0),
+        ("representer.estimators.deep_regressor", "isinstance(self.approximation, Nystroem)", 1),
+        ("representer.systems.ridge", "if approximation is None: pass", 0),
+        ("representer.problems.ridge", "x = self.scope.spans_all; isinstance(kernel, Decomposable)", 0),
+    ],
+)
+def test_questions_about_the_kind_of_a_fit_are_found(module: str, source: str, count: int) -> None:
+    assert len(fits_told_apart(source, module)) == count
 
 
 def test_undeclared_packages_are_found() -> None:

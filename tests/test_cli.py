@@ -48,6 +48,30 @@ def test_describe_prints_what_a_model_file_says(tmp_path: Path) -> None:
     assert refused.exit_code == 1 and "is no model file, or a damaged one" in refused.output
 
 
+def test_explore_writes_a_page_and_refuses_in_words(tmp_path: Path) -> None:
+    X = np.linspace(0, 1, 30).reshape(15, 2)
+    frame = pytest.importorskip("pandas").DataFrame(X, columns=["a", "b"])
+    model = OperatorRidge("rbf", alpha=0.1).fit(frame, X[:, 0])
+    model.save(tmp_path)
+    page = tmp_path / "page.html"
+    done = invoke("explore", str(tmp_path), "--export", str(page))
+    assert done.exit_code == 0 and "The page is in" in done.output
+    assert '"total": 15' in page.read_text(encoding="utf-8")
+    table = tmp_path / "new.csv"
+    table.write_text("a,b,y\n" + "\n".join(f"{a},{b},{a}" for a, b in X[:12]), encoding="utf-8")
+    with_data = ("explore", str(tmp_path), "--data", str(table), "--export", str(page))
+    assert invoke(*with_data, "--target", "y").exit_code == 0
+    assert '"total": 12' in page.read_text(encoding="utf-8") and '"error": {' in page.read_text(encoding="utf-8")
+    for arguments, words in (
+        ((*with_data, "--target", "z"), "There is no column 'z'"),
+        (("explore", str(tmp_path), "--shape", "1x"), "such as 28x28"),
+        (("explore", str(tmp_path), "--shape", "3x3", "--export", str(page)), "have 9 pixels, not 2"),
+        (("explore", str(table)), "no model file"),
+    ):
+        refused = invoke(*arguments)
+        assert refused.exit_code == 1 and words in " ".join(refused.output.split()), refused.output
+
+
 def test_data_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPRESENTER_DATA", str(tmp_path))
     (tmp_path / "yacht.csv").touch()
@@ -166,3 +190,27 @@ def test_describe_says_what_the_columns_of_a_table_are_taken_for(tmp_path: Path)
     assert "digits with zeros in front: codes" in printed and "kernel = Stack(" in printed
     refused = invoke("describe", str(tmp_path / "none.csv"))
     assert refused.exit_code == 1 and "There is no file" in refused.output
+
+
+def test_a_report_is_written_from_the_command_line(tmp_path: Path) -> None:
+    """Of a model that `fit` has written, judged on rows that it has not seen; the target is that of the fit."""
+    import pandas as pd
+
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"<a>": rng.normal(size=40), "b": rng.normal(size=40)})
+    frame["y"] = np.sin(frame["<a>"]) + 0.1 * rng.normal(size=40)
+    frame[:30].to_csv(tmp_path / "train.csv", index=False)
+    frame[30:].to_csv(tmp_path / "new.csv", index=False)
+    model, page = tmp_path / "model", tmp_path / "page.html"
+    fitted = invoke("fit", str(tmp_path / "train.csv"), "--target", "y", "--out", str(model), "--folds", "2")
+    assert fitted.exit_code == 0, fitted.output
+    written = invoke("report", str(model), "--data", str(tmp_path / "new.csv"), "--out", str(page))
+    assert written.exit_code == 0, written.output
+    html = page.read_text()
+    for words in ("score on test data", "Time, memory, warnings", "place of alpha", "&lt;a&gt;"):
+        assert words in html
+    assert "<a>" not in html
+    assert invoke("report", str(model), "--out", str(page)).exit_code == 0
+    (model / "report.json").unlink()
+    refused = invoke("report", str(model), "--data", str(tmp_path / "new.csv"), "--out", str(page))
+    assert refused.exit_code == 1 and "--data needs --target" in refused.output.replace("\n", " ")

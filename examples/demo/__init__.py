@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import base64
 import json
+import os
 import runpy
 import time
 from dataclasses import dataclass, field
@@ -27,6 +28,22 @@ from runs.terminal import progress_bar
 __all__ = ["Tour", "run_demo", "script_text"]
 
 SCRIPTS = Path(__file__).parent / "scripts"
+DOCS = Path(__file__).parents[2] / "docs"
+# Where to read on: pages of the documentation.
+NEXT = {
+    "boiling": ("any_data", "uncertainty", "explain"),
+    "photograph": ("outputs", "large_data"),
+    "molecules": ("molecules", "autoencoders"),
+    "strings": ("strings", "explain"),
+    "graphs": ("graphs", "own_kernel"),
+    "words": ("structured",),
+    "decisions": ("uncertainty", "embeddings"),
+    "conditionals": ("embeddings",),
+    "wind": ("outputs", "ridge"),
+    "kink": ("deep_kernels", "own_network"),
+    "circles": ("autoencoders",),
+    "components": ("deep_kernel_pca",),
+}
 UNFINISHED = "unfinished.json"  # lies beside the page while tasks are left
 
 
@@ -77,7 +94,7 @@ def run_demo(out: str | Path = "demo_output", *, fresh: bool = False, console: C
             bar = progress.add_task("", total=len(DRAWINGS))
             for name in DRAWINGS:
                 progress.update(bar, description=script_text(name)[0])
-                _add(name, finished, tour)
+                _add(name, finished, tour, folder)
                 write_json(unfinished, {"version": version("representer"), "tasks": finished})
                 progress.advance(bar)
         unfinished.unlink(missing_ok=True)  # the next run measures all again
@@ -95,33 +112,49 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
         return {}
 
 
-def _add(name: str, finished: dict[str, dict[str, Any]], tour: Tour) -> None:
+def next_steps(name: str, folder: Path) -> list[str]:
+    """A paragraph of links to pages of the documentation: those that Sphinx made, or else their sources."""
+    built = DOCS / "_build" / "html"
+    links = [f"[walk on this map]({name}.html)"] if (folder / f"{name}.html").exists() else []
+    for page in NEXT.get(name, ()):
+        source = DOCS / f"{page}.md"
+        title = source.read_text(encoding="utf-8").splitlines()[0].lstrip("# ").partition(":")[0]
+        target = built / f"{page}.html" if (built / f"{page}.html").exists() else source
+        links.append(f"[{title}]({Path(os.path.relpath(target, folder)).as_posix()})")
+    return [f"Next: {', '.join(links)}."] if links else []
+
+
+def _add(name: str, finished: dict[str, dict[str, Any]], tour: Tour, folder: Path) -> None:
     """Add a script to the tour; run it, if its code is not among those that are finished."""
     title, paragraphs, code = script_text(name)
     task = finished.get(name)
     if task is None or task["code"] != code:
         try:
-            task = finished[name] = {"code": code, **_run_script(name)}
+            task = finished[name] = {"code": code, **_run_script(name, folder)}
         except ModuleNotFoundError as error:  # an extra
             if error.name == "matplotlib":  # which every figure needs
                 raise
             tour.missing[title] = str(error)
             return
     tour.seconds[title], tour.results[title] = task["seconds"], task["results"]
-    picture = Picture(base64.b64decode(task["png"]), task["alt"], task["caption"])
+    light, dark = (base64.b64decode(task[kind]) for kind in ("png", "dark"))
+    picture = Picture(light, task["alt"], task["caption"], dark=dark)
     table = Table(("measured here", ""), list(task["results"].items()))
-    tour.sections.append(Section(title, paragraphs, [table], [picture], code))
+    tour.sections.append(Section(title, paragraphs, [table], [picture], code, more=next_steps(name, folder)))
 
 
-def _run_script(name: str) -> dict[str, Any]:
-    """What it measures and draws, for JSON."""
+def _run_script(name: str, folder: Path) -> dict[str, Any]:
+    """What it measures and draws, for JSON; an explorer that it leaves behind becomes a page beside the page."""
     start = time.perf_counter()
     found = runpy.run_path(str(SCRIPTS / f"{name}.py"), run_name=f"examples.demo.scripts.{name}")
     picture: Picture = DRAWINGS[name](found)
+    if "explorer" in found:
+        found["explorer"].save(folder / f"{name}.html")
     return {
         "seconds": time.perf_counter() - start,
         "results": found["results"],
         "png": base64.b64encode(picture.png).decode("ascii"),
+        "dark": base64.b64encode(picture.dark).decode("ascii"),
         "alt": picture.alt,
         "caption": picture.caption,
     }
@@ -129,8 +162,9 @@ def _run_script(name: str) -> dict[str, Any]:
 
 def _write(tour: Tour, folder: Path) -> Path:
     lead = (
-        "Deep kernel machines for any data, with the scikit-learn interface: what each learner does, on built-in data, "
-        "with the code that did it. All numbers were measured in this run."
+        "Give it a table, molecules, strings, graphs or curves as they are; get predictions that say how sure they "
+        "are. What each learner does on built-in data, beside a rival, with the code that did it. All numbers were "
+        "measured in this run."
     )
     footer = f"{len(tour.sections)} tasks in {sum(tour.seconds.values()):.0f} s."
     footer += "".join(f" Left out: {title} ({reason})" for title, reason in tour.missing.items())

@@ -16,10 +16,10 @@ Names = Mapping[str, Any]
 def circles(found: Names) -> Picture:
     """The points with their codes, and the codes by circle."""
     X, codes, ring = found["X"], found["codes"][:, 0], found["ring"]
-    figure, ((left, right),) = panels(1, 2, size=4.0)
+    figure, ((left, right),) = panels(1, 2, size=3.2)
     left.plot(*found["curve"].T, color="0.8", zorder=0)
     left.scatter(*X.T, c=codes, s=14)
-    left.set(title="points by code, and what codes stand for", aspect="equal")
+    left.set(title="points by code", aspect="equal")
     right.scatter(codes, ring + np.random.default_rng(1).uniform(-0.2, 0.2, len(ring)), c=codes, s=14)
     right.set(title="codes", xlabel="code", ylabel="circle", yticks=(0, 1, 2))
     return Picture.of(
@@ -31,7 +31,7 @@ def circles(found: Names) -> Picture:
 def kink(found: Names) -> Picture:
     """Errors of both models, and the square under the inner layer."""
     truth = found["truth"]
-    figure, (axes,) = panels(1, 3, column_labels=(*found["errors"], "the square, turned inside"))
+    figure, (axes,) = panels(1, 3, size=2.4, column_labels=(*found["errors"], "turned inside"))
     for ax, errors in zip(axes, found["errors"].values(), strict=False):
         error_map(errors / truth.max(), points=found["X"], colorbar=ax is axes[1], ax=ax)
     grid_transformation(found["inner"], truth, colorbar=False, ax=axes[2])
@@ -50,15 +50,6 @@ def components(found: Names) -> Picture:
     )
 
 
-def halves(found: Names) -> Picture:
-    """True digits above those with a predicted bottom."""
-    rows = {name: np.hstack([found["top"][found["test"]], bottom]) for name, bottom in found["answers"].items()}
-    return Picture.of(
-        _rows_of_digits(rows, 12, split=True),
-        "True digits, and digits whose bottom half two decoders predicted.",
-    )
-
-
 def words(found: Names) -> Picture:
     """Pictures of words below what was read."""
     figure, axes = panels(4, 6, size=0.8)
@@ -72,8 +63,8 @@ def words(found: Names) -> Picture:
     return Picture.of(figure, "Pictures of four words, with the digits that were read above them; wrong ones are red.")
 
 
-def _rows_of_digits(rows: Mapping[str, np.ndarray], columns: int, *, split: bool = False) -> Any:
-    """A figure with one row of pictures for each name; ``split``: a line between top and bottom half."""
+def _rows_of_digits(rows: Mapping[str, np.ndarray], columns: int) -> Any:
+    """A figure with one row of pictures for each name."""
     figure, axes = panels(len(rows), columns, size=0.9)
     figure.set_size_inches(0.8 * columns + 2.2, 0.9 * len(rows))
     for line, (name, digits) in zip(axes, rows.items(), strict=True):
@@ -81,8 +72,6 @@ def _rows_of_digits(rows: Mapping[str, np.ndarray], columns: int, *, split: bool
         for ax, digit in zip(line, digits, strict=False):
             ax.imshow(np.asarray(digit).reshape(8, 8), cmap="gray_r", vmin=0, vmax=1)
             ax.set(xticks=[], yticks=[])
-            if split:
-                ax.axhline(3.5, color="red", linewidth=0.6)
     return figure
 
 
@@ -90,26 +79,26 @@ def decisions(found: Names) -> Picture:
     """Probabilities as colours, and their entropy."""
     low, high = found["low"], found["high"]
     box = (low[0], high[0], low[1], high[1])
-    figure, (axes,) = panels(1, 2, size=4.0)
+    figure, (axes,) = panels(1, 2, size=3.2)
     picture = class_colors(found["probabilities"]).reshape(100, 100, 3)
     axes[0].imshow(picture, origin="lower", extent=box, aspect="auto")
-    axes[0].set_title("probabilities: the colours of species, mixed")
+    axes[0].set_title("probabilities")
     image = axes[1].imshow(found["entropy"].reshape(100, 100), origin="lower", extent=box, aspect="auto", cmap="magma")
     figure.colorbar(image, ax=axes[1], label="entropy (nats)")
     axes[1].set_title("where to doubt them")
     for ax in axes:
         ax.scatter(*found["X"].T, c=class_colors(np.eye(3)[found["y"]]), edgecolor="white", s=16, linewidth=0.6)
-        ax.set(xlabel="sepal length (cm)", ylabel="sepal width (cm)")
+        ax.set(xlabel="alcohol (%)", ylabel="flavanoids")
     return Picture.of(
         figure,
-        "Maps over two attributes of iris: probabilities as colours, and an entropy that is high between species.",
+        "Maps over two attributes of wines: probabilities as colours, and an entropy that is high between vineyards.",
     )
 
 
 def conditionals(found: Names) -> Picture:
     """Samples, density, and new samples."""
     x = found["x"][:, 0]
-    figure, (axes,) = panels(1, 3)
+    figure, (axes,) = panels(1, 3, size=2.5)
     axes[0].scatter(found["X"][:, 0], found["y"], s=5)
     axes[0].plot(x, found["mean"], "k")
     axes[0].set_title("data and mean")
@@ -122,46 +111,91 @@ def conditionals(found: Names) -> Picture:
     return Picture.of(figure, "Two branches of data, a density that follows both, and samples drawn from it.")
 
 
+def boiling(found: Names) -> Picture:
+    """Predictions with their intervals, and the known compound behind each."""
+    order = np.argsort(found["mean"])
+    names = [
+        f"{new}  ({known})"
+        for new, known in zip(
+            found["X_new"]["name"].to_numpy()[order],
+            found["X"]["name"].to_numpy()[found["most"][order]],
+            strict=True,
+        )
+    ]
+    low, high = found["intervals"][order].T
+    figure, ((ax,),) = panels(1, 1)
+    figure.set_size_inches(5.8, 6.6)
+    ax.hlines(names, low, high, color="C0", linewidth=5, alpha=0.35, label="90 % interval")
+    ax.plot(found["mean"][order], names, "o", color="C0", markersize=5, label="prediction")
+    ax.plot(found["y_new"][order], names, "D", color="C1", markersize=5, label="measured")
+    ax.set(xlabel="boiling point, °C (in brackets: what it rests on most)")
+    ax.legend(loc="lower right")
+    return Picture.of(
+        figure, "Intervals of the boiling points of 24 compounds, each with its prediction and what was measured."
+    )
+
+
+def photograph(found: Names) -> Picture:
+    """What is known, two fills, and the truth."""
+    shape = found["picture"].shape
+    known = np.ones(shape).reshape(-1, 3)
+    known[found["known"]] = found["colours"][found["known"]]
+    pictures = {"known: 5 %": known, **found["fills"], "the photograph": found["colours"]}
+    del pictures["triangles"]
+    figure, axes = panels(2, 2)
+    figure.set_size_inches(5.8, 4.8)
+    for ax, (name, picture) in zip(axes.flat, pictures.items(), strict=True):
+        ax.imshow(np.clip(picture.reshape(shape), 0, 1))
+        ax.set_title(name)
+        ax.axis("off")
+    return Picture.of(figure, "A flower: known pixels, two ways to fill in the others, and the photograph.")
+
+
 def strings(found: Names) -> Picture:
-    """Predicted against true counts."""
-    predicted = found["predicted"]
-    figure, (axes,) = panels(1, len(predicted), column_labels=list(predicted))
-    lowest, highest = min(map(np.min, predicted.values())), max(map(np.max, predicted.values()))
-    spread = np.random.default_rng(0).uniform(-0.15, 0.15, len(found["counts"]))
-    for ax, values in zip(axes, predicted.values(), strict=True):
-        ax.plot((0, 5), (0, 5), color="0.8")
-        ax.scatter(found["counts"] + spread, values, s=12)
-        ax.set(xlabel="motifs in the string", ylabel="predicted", ylim=(lowest - 0.3, highest + 0.3))
-    return Picture.of(figure, "Predicted against true number of motifs for three string kernels.")
+    """The letters of five stretches, with what each of them adds."""
+    figure, ((ax,),) = panels(1, 1)
+    figure.set_size_inches(7.0, 3.0)
+    for row, (i, added) in enumerate(zip((1, 3, 5, 7, 9), found["added"], strict=True)):
+        for column, (letter, value) in enumerate(zip(found["genes"][i], added / added.max(), strict=True)):
+            ax.text(column, -row, letter, ha="center", va="center", family="monospace", fontsize=12, zorder=2)
+            ax.barh(-row, 0.9, 0.8, column - 0.45, color="C1", alpha=float(np.clip(value, 0, 1)))
+        place = found["places"][i]
+        ax.plot([place - 0.5, place + 5.5], [-row - 0.45] * 2, color="C0", linewidth=2.5)
+    ax.set(xlim=(-1, 26), ylim=(-4.8, 0.7), title="orange: what a letter adds; blue: where the box is")
+    ax.axis("off")
+    return Picture.of(figure, "Five stretches of DNA; the letters that the model points at lie in the box, mostly.")
 
 
 def molecules(found: Names) -> Picture:
-    """Codes by family."""
-    figure, ((ax,),) = panels(1, 1, size=4.6)
-    for name in found["families"]:
-        chosen = np.array(found["labels"]) == name
-        ax.scatter(*found["codes"][chosen].T, label=name, s=22)
+    """The map by family, with some names."""
+    figure, ((ax,),) = panels(1, 1)
+    figure.set_size_inches(5.6, 4.8)
+    codes, labels, names = found["codes"], np.array(found["labels"]), found["table"]["name"].to_numpy()
+    for number, family in enumerate(found["families"]):
+        chosen = np.flatnonzero(labels == family)
+        ax.scatter(*codes[chosen].T, label=family, s=30, color=f"C{number}")
+        for i in chosen[:: max(1, len(chosen) // 3)]:
+            ax.annotate(names[i], codes[i], (4, 3), textcoords="offset points", fontsize=8)
     ax.legend()
     ax.set(xlabel="first code", ylabel="second code")
-    return Picture.of(figure, "Four families of molecules as four separate groups in the plane of two codes.")
+    return Picture.of(figure, "Molecules on a plane of two codes; those of one family lie together.")
 
 
 def graphs(found: Names) -> Picture:
-    """Three graphs of each class."""
+    """Graphs with few and many spanning trees."""
     import networkx
 
-    figure, axes = panels(2, 4, size=2.2, row_labels=("begins at C", "begins at O"))
-    for row, label in zip(axes, "CO", strict=True):
-        chosen = [g for g, c in zip(found["graphs"], found["classes"], strict=True) if c == label]
-        for ax, graph in zip(row, chosen, strict=False):
-            colors = ["#d65f4c" if graph.nodes[node]["label"] == "O" else "#8a939e" for node in graph]
-            networkx.draw(graph, networkx.kamada_kawai_layout(graph), ax=ax, node_color=colors, node_size=70)
-    return Picture.of(figure, "Rings with tails; nodes with the label O in red. The class is where the tail begins.")
+    figure, axes = panels(2, 4)
+    figure.set_size_inches(7.0, 4.0)
+    for ax, i in zip(axes.flat, np.argsort(found["y"])[:: len(found["y"]) // 7], strict=True):
+        networkx.draw_circular(found["graphs"][i], ax=ax, node_size=40, node_color="C0", edge_color="0.45")
+        ax.set_title(f"{found['trees'][i]} trees,\npredicted {np.exp(found['learned'][i]):.0f}", fontsize=10)
+    return Picture.of(figure, "Eight graphs of seven nodes, with their number of spanning trees and its prediction.")
 
 
 def wind(found: Names) -> Picture:
     """The fields over the truth."""
-    figure, (axes,) = panels(1, 3, size=3.6, column_labels=list(found["fields"]))
+    figure, (axes,) = panels(1, 3, size=2.5, column_labels=["unrelated", "curl-free", "divergence-free"])
     for ax, field in zip(axes, found["fields"].values(), strict=True):
         ax.quiver(*found["grid"].T, *found["truth"].T, color="0.75", scale=45, width=0.006)
         ax.quiver(*found["grid"].T, *field.T, color="C0", scale=45, width=0.004)
@@ -172,32 +206,18 @@ def wind(found: Names) -> Picture:
     )
 
 
-def diabetes(found: Names) -> Picture:
-    """Sorted predictions with their intervals."""
-    mean, std = found["mean"], found["std"]
-    order, rank = np.argsort(mean), np.arange(len(mean))
-    figure, ((ax,),) = panels(1, 1, size=4.2)
-    figure.set_size_inches(8.5, 4.2)
-    low, high = (mean - 1.96 * std)[order], (mean + 1.96 * std)[order]
-    ax.fill_between(rank, low, high, alpha=0.25, label="95 % interval")
-    ax.plot(rank, mean[order], label="prediction")
-    ax.plot(rank, found["y_test"][order], "k.", markersize=4, label="truth")
-    ax.set(xlabel="unseen patients, by prediction", ylabel="disease progression")
-    ax.legend()
-    return Picture.of(figure, "Predictions for unseen patients with 95 % intervals, and the true values around them.")
-
-
+# The strongest story first.
 DRAWINGS: dict[str, Callable[[Names], Picture]] = {
-    "circles": circles,
-    "components": components,
-    "kink": kink,
-    "halves": halves,
+    "boiling": boiling,
+    "photograph": photograph,
+    "molecules": molecules,
+    "strings": strings,
+    "graphs": graphs,
     "words": words,
     "decisions": decisions,
     "conditionals": conditionals,
-    "strings": strings,
-    "molecules": molecules,
-    "graphs": graphs,
     "wind": wind,
-    "diabetes": diabetes,
+    "kink": kink,
+    "circles": circles,
+    "components": components,
 }

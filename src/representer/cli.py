@@ -90,6 +90,18 @@ def make_application() -> "typer.Typer":
         """Predict the rows of a table with a model; columns are found by name."""
         raise typer.Exit(predict_table(model, data, out, interval))
 
+    @application.command("report")
+    def report(
+        model: Annotated[Path, typer.Argument(help=model_file)],
+        data: Annotated[
+            Path | None, typer.Option(help=f"Rows that the fit has not seen, to judge it. {table_file}")
+        ] = None,
+        target: Annotated[str | None, typer.Option(help="Their column with what is to be predicted.")] = None,
+        out: Annotated[Path, typer.Option(help="The page.")] = Path("report.html"),
+    ) -> None:
+        """Write what is known of a model to one HTML page."""
+        raise typer.Exit(report_page(model, data, target, out))
+
     @application.command("describe")
     def describe(
         path: Annotated[Path, typer.Argument(help=f"{model_file} Or a table.")],
@@ -98,6 +110,21 @@ def make_application() -> "typer.Typer":
     ) -> None:
         """Print what a model file says about itself, or what the columns of a table are taken for."""
         raise typer.Exit(describe_file(path, target, console_for(json_output), json_output))
+
+    @application.command("explore")
+    def explore(
+        model: Annotated[Path, typer.Argument(help=model_file)],
+        data: Annotated[Path | None, typer.Option(help=f"Other samples than those of the fit. {table_file}")] = None,
+        target: Annotated[str | None, typer.Option(help="The column of --data that holds targets.")] = None,
+        shape: Annotated[str | None, typer.Option(help="Of pictures, such as 28x28; squares are recognised.")] = None,
+        port: Annotated[int, typer.Option(min=0, max=65535, help="0: a free one.")] = 0,
+        browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
+        export: Annotated[
+            Path | None, typer.Option(help="Write one file page.html that needs no server, and leave.")
+        ] = None,
+    ) -> None:
+        """Explore a model in the browser: its map, its reasons, its kernel; for this machine only."""
+        raise typer.Exit(explore_model(model, data, target, shape, port, browser, export))
 
     @data.command("list")
     def data_list(json_output: as_json = False) -> None:
@@ -305,7 +332,6 @@ def predict_table(model: Path, data: Path, out: Path | None, interval: float | N
         from representer.datasets.files import write_whole
         from representer.datasets.tables import read_table
         from representer.estimators import load
-        from representer.persistence import describe
 
         if out is not None and out.suffix.lower() != ".csv":
             raise ValueError(
@@ -313,9 +339,7 @@ def predict_table(model: Path, data: Path, out: Path | None, interval: float | N
             )
         if interval is not None and not 0.0 < interval < 1.0:
             raise ValueError(f"--interval is a share between 0 and 1, such as 0.9; got {interval}.")
-        columns = describe(model)["fit"]["inputs"].get("columns", {})
-        texts = [name for name, kind in columns.items() if kind in ("str", "object", "string", "category")]
-        frame = read_table(data, texts=texts)
+        frame = read_table(data, texts=text_columns(model))
         answers = predictions(load(model), frame, interval).to_csv(index=False)
         if out is None:
             sys.stdout.write(answers)
@@ -324,6 +348,62 @@ def predict_table(model: Path, data: Path, out: Path | None, interval: float | N
             console.print(f"{len(frame)} predictions are in {out}.", markup=False, soft_wrap=True)
 
     return answered(console, work)
+
+
+def text_columns(model: Path) -> list[str]:
+    """The columns that were text when a model was fitted."""
+    from representer.persistence import describe
+
+    columns = describe(model)["fit"]["inputs"].get("columns", {})
+    return [name for name, kind in columns.items() if kind in ("str", "object", "string", "category")]
+
+
+def explore_model(
+    model: Path, data: Path | None, target: str | None, shape: str | None, port: int, browser: bool, export: Path | None
+) -> int:
+    """Serve the page of a model, or write it to a file."""
+    console = Console(stderr=True)
+
+    def work() -> None:
+        from representer.estimators import load
+        from representer.explorer import Explorer, serve
+
+        X, y = (None, None) if data is None else samples_in(data, model, target)
+        try:
+            explorer = Explorer(load(model), X, y, shape=None if shape is None else sides(shape))
+            if export is None:
+                serve(explorer, port=port, browser=browser)
+            else:
+                path = explorer.save(export)
+                console.print(f"The page is in {path}.", markup=False, soft_wrap=True)
+        except ModuleNotFoundError as error:
+            raise ValueError(str(error)) from error
+
+    return answered(console, work)
+
+
+def samples_in(data: Path, model: Path, target: str | None) -> "tuple[Any, Any]":
+    """The samples of a table and their targets, where it has them: in a column that is named here or by the fit."""
+    from representer.datasets.tables import read_table
+
+    frame = read_table(data, texts=text_columns(model))
+    report = model / REPORT
+    if target is None and report.is_file():
+        found = json.loads(report.read_text(encoding="utf-8")).get("target")
+        target = found if found in frame.columns else None
+    if target is None:
+        return frame, None
+    if target not in frame.columns:
+        raise ValueError(f"There is no column {target!r}; there are: {', '.join(map(repr, frame.columns))}.")
+    return frame.drop(columns=[target]), frame[target].to_numpy()
+
+
+def sides(shape: str) -> tuple[int, int]:
+    """Height and width of pictures from a text such as 28x28."""
+    parts = shape.lower().split("x")
+    if len(parts) != 2 or not all(part.isdigit() and int(part) > 0 for part in parts):
+        raise ValueError(f"--shape is the height and the width of pictures, such as 28x28; got {shape!r}.")
+    return int(parts[0]), int(parts[1])
 
 
 def predictions(model: Any, frame: "pd.DataFrame", interval: float | None) -> "pd.DataFrame":
@@ -345,6 +425,35 @@ def predictions(model: Any, frame: "pd.DataFrame", interval: float | None) -> "p
 
 
 # -- describing -------------------------------------------------------------------------------------------------------
+def report_page(model: Path, data: Path | None, target: str | None, out: Path) -> int:
+    """Write the report of a model, judged on the rows of a table where there is one."""
+    console = console_for(False)
+
+    def work() -> None:
+        from representer.datasets.tables import read_table, split_target
+        from representer.estimators import load
+
+        learner, X, y = load(model), None, None
+        if data is not None:
+            name = target or _target_of(model)
+            table = read_table(data)
+            X, answers = split_target(table, name, [])
+            known = [column for column in getattr(learner, "feature_names_in_", X.columns) if column in X.columns]
+            X, y = X[known], answers.to_numpy()
+        page = learner.report(X, y).save(out)
+        console.print(f"{page} is the report.", markup=False)
+
+    return answered(console, work)
+
+
+def _target_of(model: Path) -> str:
+    """The column that a model of `fit` predicts, by the report beside it."""
+    report = model / REPORT
+    if not report.is_file():
+        raise ValueError("--data needs --target, the column to predict: no report beside the model names it.")
+    return str(json.loads(report.read_text(encoding="utf-8"))["target"])
+
+
 def describe_file(path: Path, target: str | None, console: Console, json_output: bool) -> int:
     """Describe a table if the name of the file is that of one, else a model."""
     from representer.datasets.tables import READERS

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
 PACKAGE = str(Path(__file__).parent)
@@ -15,11 +18,28 @@ class NumericalWarning(UserWarning):
     """An answer has fewer digits than usual, or a matrix needed help; the text says why and what to do."""
 
 
+_notes: ContextVar[list[str] | None] = ContextVar("what was warned of", default=None)
+
+
+@contextmanager
+def noted_warnings() -> Iterator[list[str]]:
+    """The texts of the warnings inside, each once, for a record of them."""
+    notes: list[str] = []
+    token = _notes.set(notes)
+    try:
+        yield notes
+    finally:
+        _notes.reset(token)
+
+
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
     """Warn at the innermost line that is neither this library's nor of a package that calls it for the user."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and _is_between(frame.f_code.co_filename, frame.f_globals.get("__name__", "")):
         frame, level = frame.f_back, level + 1
+    notes = _notes.get()
+    if notes is not None and message not in notes:
+        notes.append(message)
     warnings.warn(message, category, stacklevel=level)
 
 

@@ -18,7 +18,8 @@ import numbers
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from html import escape
+from typing import Any, ClassVar, Self, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -187,7 +188,7 @@ def packing(values: Mapping[str, Tensor], constraints: Mapping[str, Constraint])
 Setting = npt.ArrayLike | Tensor
 
 
-def is_real(value: object) -> bool:
+def is_real(value: object) -> TypeGuard[float]:
     """Is it one real number, of Python or NumPy (and not a truth value)?"""
     return type(value) is float or (isinstance(value, numbers.Real) and not isinstance(value, bool))
 
@@ -198,12 +199,12 @@ def is_scalar(value: object) -> bool:
     return is_real(value) or array or isinstance(value, Tensor | str)
 
 
-def is_count(value: object) -> bool:
+def is_count(value: object) -> TypeGuard[int]:
     """Is it a positive integer, of Python or NumPy?"""
     return isinstance(value, numbers.Integral) and is_real(value) and int(value) > 0
 
 
-def is_whole(value: object) -> bool:
+def is_whole(value: object) -> TypeGuard[int]:
     """Is it an integer, 0 or more, of Python or NumPy?"""
     return isinstance(value, numbers.Integral) and is_real(value) and int(value) >= 0
 
@@ -334,6 +335,9 @@ def unchanged_by_errors(*holders: object) -> Iterator[None]:
         raise
 
 
+LONGEST_SHOWN = 80  # characters of an argument in a notebook
+
+
 class Value:
     """Base of everything that is made from hyperparameters; a subclass's constructor only stores its arguments."""
 
@@ -412,6 +416,10 @@ class Value:
             if not same(argument := getattr(self, name), default)
         ]
         return f"{type(self).__name__}({', '.join(shown)})"
+
+    def _repr_html_(self) -> str:
+        """The value as a small tree in a notebook: each part with its own arguments."""
+        return f"<div style='font-size:.9em'>{tree_html(self)}</div>"
 
     # -- continuous hyperparameters ---------------------------------------------------------------------------------
     def _own_specification(self, name: str) -> Hyperparameter:
@@ -529,6 +537,44 @@ def _plain_number(constraint: Constraint, value: float, dtype: torch.dtype, devi
 
 
 @functools.cache
+def tree_html(value: Value, name: str = "") -> str:
+    """A value and those inside of it as nested lists; texts are escaped, and numbers have few digits.
+
+    Examples
+    --------
+    >>> from representer.kernels import Gaussian
+    >>> from representer.values import tree_html
+    >>> tree_html(Gaussian(0.123456))
+    '<b>Gaussian</b> <code>lengthscale=0.1235</code>'
+    """
+    children = list(value._children())
+    inner = {place.partition("__")[0] for place, _ in children}
+    own = [
+        f"{argument}={_few_digits(getattr(value, argument))}"
+        for argument, default in _defaults(type(value).__init__).items()
+        if argument not in inner and not same(getattr(value, argument), default)
+    ]
+    head = f"{escape(name)}: " if name else ""
+    text = f"{head}<b>{escape(type(value).__name__)}</b>"
+    text += f" <code>{escape(', '.join(own))}</code>" if own else ""
+    rows = "".join(f"<li>{tree_html(child, place.rpartition('__')[2])}</li>" for place, child in children)
+    return f"{text}<ul style='margin:0;padding-left:1.4em'>{rows}</ul>" if rows else text
+
+
+def _few_digits(argument: Any) -> str:
+    """An argument in few characters: numbers with four digits, long arrays by their range."""
+    if isinstance(argument, float | np.floating):
+        return f"{argument:.4g}"
+    numbers = argument if isinstance(argument, np.ndarray | Tensor | list | tuple) else None
+    array = None if numbers is None else np.asarray(numbers.detach().cpu() if isinstance(numbers, Tensor) else numbers)
+    if array is None or array.dtype.kind not in "biuf" or not array.size:
+        text = argument_repr(argument)
+        return text if len(text) <= LONGEST_SHOWN else f"{text[: LONGEST_SHOWN - 1]}…"
+    if array.size <= 3:
+        return str([float(f"{number:.4g}") for number in array.ravel()])
+    return f"[{array.min():.4g} … {array.max():.4g}], shape {tuple(array.shape)}"
+
+
 def _defaults(constructor: Callable[..., None]) -> dict[str, Any]:
     """The arguments of a constructor, each with its default."""
     if constructor is object.__init__:

@@ -690,7 +690,7 @@ def test_bad_arguments_are_named(X, arguments, message):
 
 
 def test_bad_data_are_named(X):
-    model = DeepKernelPCA([2, 2])
+    model = DeepKernelPCA([2, 2], "rbf")  # "auto" takes gaps
     with pytest.raises(NotFittedError):
         model.transform(X)
     with pytest.raises(ValueError, match="NaN"):

@@ -515,7 +515,7 @@ def test_a_linear_outer_kernel_learns_a_sum_of_kernels(data):
     def group_lasso(flat):  # h_m = R_m t_m with K_m = R_m R_mᵀ, so that ‖h_m‖ = ‖t_m‖
         t = flat.reshape(3, n)
         r = y - sum(R @ t_m for R, t_m in zip(roots, t, strict=True))
-        norms = np.linalg.norm(t, axis=1)
+        norms = np.maximum(np.linalg.norm(t, axis=1), np.finfo(float).tiny)  # kernels that do not help are zero
         value = r @ r / n + 2 * np.sqrt(alpha * mu) * norms.sum()
         slopes = [-2 * R.T @ r / n for R in roots] + 2 * np.sqrt(alpha * mu) * t / norms[:, None]
         return value, slopes.ravel()

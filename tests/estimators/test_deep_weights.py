@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import check_sample_weight_equivalence_on_dense_data
 
 from representer import DeepKernelClassifier, DeepKernelRegressor, KernelAutoencoder, Layer
-from representer.estimators.validation import Folds
+from representer.estimators.validation import folds_of
 from representer.kernels import Gaussian, Polynomial
 
 INNER = Layer(Polynomial(1, gamma=1.0), 2, alpha=1e-3)
@@ -122,7 +122,7 @@ def test_leave_one_out_leaves_groups_out(samples):
 @pytest.mark.parametrize("labels", [None, np.arange(30) % 2])
 def test_folds_and_searches_take_whole_groups(labels):
     groups = np.arange(30) // 3
-    folds = Folds(30, 4, 0, labels, groups)
+    folds = folds_of(30, 4, 0, labels, groups)
     for training, held_out in folds():
         assert not set(groups[training]) & set(groups[held_out])
     rows = folds.some(12)
@@ -130,7 +130,7 @@ def test_folds_and_searches_take_whole_groups(labels):
     for training, held_out in folds(rows):
         assert not set(groups[rows[training]]) & set(groups[rows[held_out]])
     with pytest.raises(ValueError, match="at least two groups"):
-        Folds(30, 4, 0, labels, np.zeros(30, dtype=int))()
+        folds_of(30, 4, 0, labels, np.zeros(30, dtype=int))()
 
 
 def test_a_fit_by_folds_holds_groups_out_together(samples):

@@ -284,3 +284,20 @@ def test_levels_of_six_points_in_equal_columns_answer_twice_alike():
         np.testing.assert_allclose(model.transform(new), first, rtol=1e-12, atol=1e-12)
     moved = clone(model).fit(points * (1 + 1e-14 * np.random.default_rng(1).normal(size=points.shape)))
     np.testing.assert_allclose(moved.transform(new), first, atol=1e-7)  # rounding decides nothing, hence no warning
+
+
+def test_fits_of_the_same_samples_are_the_same_to_the_last_digit():
+    """Also where a search stalls, and rounding would decide where it ends: nothing depends on what memory held."""
+    points = np.repeat(X[:8], 6, 0)
+
+    def transformed(seed):
+        stirred = [np.full(int(n), seed, np.int32) for n in np.random.default_rng(seed).integers(1, 400, 9)]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            deep = DeepKernelPCA([8, 2], "rbf", max_iter=30, random_state=0).fit(points)
+            line = DeepKernelPCA([2, 1], ["linear", Gaussian(1.0)], max_iter=30, random_state=0).fit(1e-160 * X[:14])
+        del stirred
+        return np.hstack([deep.transform(Q), line.transform(1e-160 * Q)])
+
+    first = transformed(0)
+    assert all(np.array_equal(transformed(seed), first) for seed in range(1, 5))

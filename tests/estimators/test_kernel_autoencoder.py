@@ -17,6 +17,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
@@ -40,7 +41,7 @@ from representer.kernels import (
 )
 from representer.linalg import IndefiniteGramWarning
 from representer.operators import Decomposable, Dense
-from representer.problems.autoencoder import scaled_labels
+from representer.problems.autoencoder import best_weight, ridge_errors, scaled_labels
 from representer.testing import check_gradient
 
 # Short searches are enough for most of what is tested here.
@@ -313,6 +314,36 @@ def test_a_share_of_the_variance_chooses_the_size(curve):
     share = pca.explained_variance_ratio_[:2].sum()
     assert KernelAutoencoder(share - 1e-9, **FIXED).fit(curve).n_components_ == 2
     assert KernelAutoencoder(share + 1e-9, **FIXED).fit(curve).n_components_ == 3
+
+
+def test_held_out_labels_choose_how_much_codes_serve_them(rng):
+    """Labels in a direction of little variance need a weight; labels that are noise, and those of nobody, get none."""
+    y = 2.0 * (np.arange(80) % 2) - 1.0
+    X = np.column_stack([3 * rng.standard_normal(80), 1.4 * y + 0.2 * rng.standard_normal(80), 3 * rng.random(80)])
+    fixed = {"alpha": 0.1, "encoder_alpha": 1.0, "random_state": 0}
+    auto = KernelAutoencoder(1, supervision="auto", cv=2, **fixed).fit(X[:60], y[:60])
+    assert auto.supervision_ > 0
+    codes = auto.transform(X)
+    assert np.corrcoef(codes[60:, 0], y[60:])[0, 1] ** 2 > 0.6
+    assert clone(auto).fit(X[:60], rng.standard_normal(60)).supervision_ == 0.0
+    alone = clone(auto).fit(X)
+    assert alone.supervision_ == 0.0
+    np.testing.assert_allclose(alone.transform(X), KernelAutoencoder(1, **fixed).fit(X).transform(X), atol=1e-6)
+
+
+def test_errors_of_labels_are_those_of_a_ridge_regression(rng):
+    Z, Y, new, truth = (torch.from_numpy(rng.standard_normal(shape)) for shape in ((40, 3), (40, 2), (9, 3), (9, 2)))
+    Y = Y + Z[:, :2]
+    errors = ridge_errors(Z, Y, new, truth)
+    references = [Ridge(alpha) for alpha in np.logspace(-4, 4, 400)]
+    values = [((truth.numpy() - ridge.fit(Z, Y).predict(new)) ** 2).sum(1) for ridge in references]
+    nearest = int(np.argmin([abs(value - errors.numpy()).sum() for value in values]))
+    np.testing.assert_allclose(values[nearest], errors, rtol=0.02)
+    left_out = [cross_val_score(r, Z, Y, cv=40, scoring="neg_mean_squared_error").mean() for r in references[::20]]
+    own = cross_val_score(references[nearest], Z, Y, cv=40, scoring="neg_mean_squared_error").mean()
+    assert own > 1.02 * max(left_out)  # errors are negative
+    assert best_weight({0.0: errors + 1.0, 1.0: errors + 0.1, 3.0: errors}) == 3.0
+    assert best_weight({0.0: errors + truth[:, 0] - truth[:, 0].mean() + 0.01, 1.0: errors}) == 0.0
 
 
 def test_labels_shape_the_code(rng):

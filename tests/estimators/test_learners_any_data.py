@@ -48,8 +48,7 @@ from representer.kernels import (
 from representer.linalg import IndefiniteGramWarning, NotPositiveDefiniteError
 from representer.notices import NumericalWarning
 from representer.operators import Covariance, Decomposable, Dense, Identity, Separate
-from representer.operators.adapted import Adapted, takes_sparse
-from representer.operators.replicates import ANCHORS
+from representer.operators.adapted import ANCHORS, Adapted, takes_sparse
 
 RNG = np.random.default_rng(0)
 WORDS = sorted({"".join(RNG.choice(list("abc"), n)) for n in RNG.integers(1, 9, 60)})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from commands import interrupted_fit, invoke
 from rich.console import Console
 
 from examples import demo
-from examples.demo import SCRIPTS, Tour, run_demo, script_text
+from examples.demo import NEXT, SCRIPTS, Tour, run_demo, script_text
 from examples.demo.__main__ import main
 from examples.demo.drawings import DRAWINGS
 from runs.page import Picture
@@ -23,13 +24,13 @@ QUICK = ("conditionals", "strings")  # `make demo` runs them all
 
 
 def test_every_script_has_a_drawing() -> None:
-    assert {path.stem for path in SCRIPTS.glob("*.py")} == set(DRAWINGS)
+    assert {path.stem for path in SCRIPTS.glob("*.py")} == set(DRAWINGS) == set(NEXT)
 
 
 @pytest.mark.parametrize("name", list(DRAWINGS))
 def test_a_script_says_what_it_is(name: str) -> None:
     title, paragraphs, code = script_text(name)
-    assert 5 < len(title) < 60
+    assert 5 < len(title) < 70
     assert "\n" not in title
     assert len(paragraphs) == 1
     assert "from representer" in code
@@ -54,6 +55,8 @@ def test_the_page_has_what_was_measured(tmp_path: Path, monkeypatch: pytest.Monk
         for value in results.values():
             assert value in page
     assert not tour.missing
+    links = re.findall(r'<a href="([^"#]+)">', page)
+    assert links and all((tmp_path / link).exists() for link in links)  # what to read next
 
 
 def missing(found: object) -> None:

@@ -13,7 +13,7 @@ import pytest
 from papers import EXPERIMENTS
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("plot_*.py"))
-MAX_LINES = 20
+MAX_LINES = 40  # with the picture and a rival
 ANY_DATA = ["strings", "graphs", "molecules", "bags", "curves", "records"]
 EXTRAS = ("networkx", "pandas", "rdkit", "matplotlib")
 
@@ -62,7 +62,7 @@ def test_example(
         runpy.run_path(str(path), run_name="__main__")
     printed = capsys.readouterr().out
     assert any(word in printed for word in ("R²", "accuracy", "error", "share"))
-    assert list(tmp_path.glob("*.png")) or path.stem.removeprefix("plot_") in ANY_DATA, "no picture"
+    assert list(tmp_path.glob("*.png")), "no picture"
 
 
 @pytest.mark.parametrize("name", ANY_DATA)

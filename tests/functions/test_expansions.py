@@ -11,8 +11,9 @@ from operator_cases import CASES, NEW_WORDS, WORDS, Case, common_letters
 from torch import Tensor
 
 import naive
+from representer import OperatorRidge
 from representer.functions import Chain, Expansion, Layer
-from representer.kernels import Callable, Delta, Gaussian, Kernel, Linear, Matern, Polynomial, Precomputed
+from representer.kernels import Callable, Delta, Gaussian, Kernel, Laplacian, Linear, Matern, Polynomial, Precomputed
 from representer.linalg import memory
 from representer.operators import (
     Covariance,
@@ -504,3 +505,22 @@ def test_a_later_polynomial_layer_has_as_many_unknowns_as_features(kernel: Kerne
 def _root(A: Tensor) -> Tensor:
     values, vectors = torch.linalg.eigh(A)
     return (vectors * values.sqrt()) @ vectors.mT
+
+
+def test_terms_do_not_depend_on_a_constant_of_the_kernel_beside_a_free_one():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(2, 30, 2))
+    told = [
+        OperatorRidge(kernel, alpha=0.1).fit(X, y[:, 0]).function_.contributions(X[:4])
+        for kernel in (Gaussian(1.0), Gaussian(1.0) + 5.0)
+    ]
+    np.testing.assert_allclose(told[0], told[1], atol=1e-10)
+    wide = OperatorRidge(Laplacian(1e6), alpha=1e-9).fit(X, y[:, 0])
+    terms = wide.function_.contributions(X[:4])
+    lost = 1e-14 * float(wide.function_.magnitudes(X[:4]).max())  # what the sum over huge terms has lost
+    np.testing.assert_allclose(terms.sum(1).numpy() + wide.function_.intercept, wide.function_(X[:4]), atol=lost)
+    assert terms.abs().max() < 100 * np.abs(y).max() < 1e-2 * wide.function_.magnitudes(X[:4]).max()
+    plain = OperatorRidge(Gaussian(1.0), alpha=0.1, fit_intercept=False).fit(X, y[:, 0]).function_
+    np.testing.assert_allclose(
+        plain.contributions(X[:4])[..., 0], Gaussian(1.0)(X[:4], X) * plain.coefficients[:, 0], atol=1e-12
+    )

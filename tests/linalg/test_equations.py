@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 
-from representer.linalg.equations import Limits, broyden, levenberg_marquardt
+from representer.linalg.equations import Limits, broyden, least_squares, levenberg_marquardt
 
 
 def test_rows_of_equations_are_solved_by_themselves():
@@ -38,3 +39,18 @@ def test_rows_without_a_solution_are_not_called_converged():
     limits = {"scale": 1.0, "tol": 1e-10, "max_iter": 40}
     assert not broyden(equations, start, torch.ones(1, 1, dtype=torch.float64), Limits(**limits))[1].any()
     assert not levenberg_marquardt(equations, start, Limits(**limits))[1].any()
+
+
+def test_least_squares_do_not_depend_on_what_memory_held(rng):
+    A, b = torch.from_numpy(rng.normal(size=(42, 3))), torch.from_numpy(rng.normal(size=(42, 1)))
+    solutions = []
+    for seed in range(50):
+        stirred = [
+            torch.randint(0, 9, (int(n),), dtype=torch.int32) for n in np.random.default_rng(seed).integers(1, 40, 5)
+        ]
+        del stirred
+        solutions.append(least_squares(A, b))
+    assert all(bool((x == solutions[0]).all()) for x in solutions)
+    np.testing.assert_allclose(solutions[0], np.linalg.lstsq(A.numpy(), b.numpy(), rcond=None)[0], rtol=1e-12)
+    deficient = torch.cat([A, A], 1)
+    np.testing.assert_allclose(least_squares(deficient, b), np.linalg.pinv(deficient.numpy()) @ b.numpy(), rtol=1e-9)

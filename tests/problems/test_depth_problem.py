@@ -10,12 +10,15 @@ from sklearn.exceptions import ConvergenceWarning
 
 from representer import DeepKernelRegressor, OperatorRidge
 from representer.datasets import make_kink
-from representer.functions import Composed
-from representer.kernels import Gaussian, Matern, Stack
-from representer.operators import Decomposable
-from representer.problems.depth import deepened
+from representer.functions import Composed, Layer
+from representer.kernels import Gaussian, Matern, Polynomial, Stack
+from representer.operators import Decomposable, Representation
+from representer.optimize import SearchSettings
+from representer.problems.composition import Composition, squared_loss
+from representer.problems.deep import DeepModel, Splits
+from representer.problems.depth import LightRegression, deepened
 from representer.problems.stack import FittedMember, LeastSquares
-from representer.samples import Block
+from representer.samples import Block, InMemory
 
 
 @pytest.fixture(scope="module")
@@ -147,3 +150,21 @@ def test_units_of_the_features_hardly_matter_and_many_of_them_have_a_narrower_la
     new = rng.normal(size=(50, 22))
     assert np.corrcoef(model.predict(new), other.predict(new * units + units))[0, 1] > 0.98
     assert all(layer.size == 20 for layer in model.layers_)
+
+
+@pytest.mark.parametrize(("n_features", "forgets"), [(8, True), (2, False)])
+def test_refits_of_many_unknowns_do_not_begin_where_the_fit_to_all_samples_ended(n_features, forgets):
+    """Few iterations would not forget the held-out samples; those of few unknowns converge from anywhere near."""
+    rng = np.random.default_rng(0)
+    X = torch.from_numpy(rng.normal(size=(40, n_features)))
+    y = torch.sin(X[:, :1] + X[:, 1:2])
+    affine = Layer(Decomposable(Polynomial(1, gamma="scale")), n_features, 1e-2)
+    composition = Composition([affine], Decomposable(Gaussian(1.0)), 1e-2)
+    halves = [(torch.arange(0, 40, 2), torch.arange(1, 40, 2))]
+    model = DeepModel(composition, squared_loss(True), lambda seen: Splits(torch.arange(40), lambda rows: halves))
+    problem = LightRegression(InMemory(Block(X, y)), model, Representation(torch.float64, None))
+    settings = SearchSettings(max_iter=1)
+    assert problem.inner_is_small is not forgets
+    images = [torch.from_numpy(rng.normal(size=(40, n_features))) for _ in range(2)]
+    first, second = (next(iter(problem.refits(problem.start, [image], settings)))[0] for image in images)
+    assert torch.allclose(first, second) is forgets

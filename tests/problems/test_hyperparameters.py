@@ -14,7 +14,7 @@ from sklearn.model_selection import KFold, PredefinedSplit, ShuffleSplit
 
 from representer import DeepKernelClassifier, DeepKernelRegressor, Layer
 from representer.approximation import Nystroem
-from representer.estimators.validation import Folds
+from representer.estimators.validation import folds_of
 from representer.kernels import Callable, Gaussian, Linear, Matern, Polynomial, TensorMatern
 from representer.operators import CurlFree, Decomposable, Dense, Representation, Separate
 from representer.problems import deep as _hyperparameters
@@ -251,7 +251,7 @@ def test_relevant_features_are_found(rng):
 
 def criterion_of(composition, n, d, loss, labels=None):
     X = torch.randn(n, d, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    folds = Folds(n, 5, 0, labels)
+    folds = folds_of(n, 5, 0, labels)
     model = DeepModel(composition, loss, lambda seen: Splits(folds.some(500), folds))
     samples = InMemory(Block(X, (X[:, :1] > 0).double()))
     return DeepRegression(samples, model, Representation(torch.float64)).criterion
@@ -299,7 +299,7 @@ def test_many_samples_are_searched_on_a_subset(samples, monkeypatch):
         assert set(sizes) == {25} and len(model.dual_coef_) == 40
     labels = y > np.quantile(y, 0.8)
     classifier = DeepKernelClassifier([], Gaussian(0.5), loss="squared", calibration=None, random_state=0)
-    searched = Folds(40, 5, 0, labels.astype(int)).some(25)
+    searched = folds_of(40, 5, 0, labels.astype(int)).some(25)
     assert len(searched) == 25 and labels[searched].sum() == 5  # the classes in proportion
     assert classifier.fit(X, labels).score(X, labels) > 0.8
 

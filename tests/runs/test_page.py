@@ -16,7 +16,7 @@ plotting = pytest.importorskip("matplotlib.figure")
 class Reader(html.parser.HTMLParser):
     """Collects tags, and complains about those that are not closed in order."""
 
-    VOID = frozenset({"meta", "img", "br"})
+    VOID = frozenset({"meta", "img", "br", "source"})
 
     def __init__(self) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ def test_tags_are_closed_and_text_is_escaped(page: Reader) -> None:
 def test_it_needs_no_other_file(page: Reader) -> None:
     for tag, attributes in page.tags:
         assert tag not in ("script", "link", "iframe")
-        for name in ("src", "href"):
+        for name in ("src", "href", "srcset"):
             value = attributes.get(name)
             assert value is None or value.startswith(("data:", "#"))
     assert "url(" not in page.text
@@ -77,7 +77,9 @@ def test_it_needs_no_other_file(page: Reader) -> None:
 def test_pictures_are_described_and_links_lead_somewhere(page: Reader) -> None:
     (image,) = (attributes for tag, attributes in page.tags if tag == "img")
     assert image["alt"] == 'a "line"'
-    assert image["style"] == "--least: 520px"  # half of 8 inches at 130 dots
+    assert image["class"] == "both"  # it has a picture for dark pages beside it, and fits every screen
+    (dark,) = (attributes for tag, attributes in page.tags if tag == "source")
+    assert dark["media"] == "(prefers-color-scheme: dark)" and dark["srcset"] != image["src"]
     anchors = {attributes["id"] for tag, attributes in page.tags if tag == "section"}
     links = {(attributes["href"] or "")[1:] for tag, attributes in page.tags if tag == "a"}
     assert links == anchors == {"a-b-c"}

@@ -1,6 +1,9 @@
 """Approximations of a kernel by finitely many features, for data too large for an n × n matrix."""
 
 from representer.approximation.base import Approximation, FeatureMap, approximation_error, check_bare
+
+# Names for the rooms below, which are no part of the room's pages.
+from representer.approximation.base import needed_features as needed_features
 from representer.approximation.fourier import FourierFeatures, RandomFeatures
 from representer.approximation.landmarks import (
     Falkon,

@@ -13,8 +13,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from representer.kernels import NAMES, Kernel, as_kernel
-from representer.kernels.families import FeatureKind
+from representer.kernels import NAMES, FeatureKind, Kernel, as_kernel
 from representer.samples import Data, count, is_dask, refuse_frames, take
 from representer.samples import rows as limits
 from representer.values import Value

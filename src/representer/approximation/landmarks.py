@@ -452,7 +452,7 @@ class Nystroem(Approximation):
         """The number of landmarks, checked against the number of samples."""
         m = self.n_components
         auto = isinstance(m, str) and m == "auto"
-        if not (auto or self._is_share or (is_count(m) and m <= n)):  # type: ignore[operator]
+        if not (auto or self._is_share or (is_count(m) and m <= n)):
             raise ValueError(
                 f"n_components of Nystroem must be an integer from 1 to the number of samples, {n}; got {m!r}. "
                 f"Choose at most {n}, which is exact, a share of the samples up to 1.0, or 'auto'."

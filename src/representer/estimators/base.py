@@ -20,9 +20,9 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator, clone
 from sklearn.callback import CallbackSupportMixin, with_callbacks
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from representer.approximation import Approximation
 from representer.estimators.validation import (
     ARGUMENTS,
     DTYPES,
@@ -36,16 +36,16 @@ from representer.estimators.validation import (
     warn_unconverged,
 )
 from representer.functions import Function, function_network
-from representer.inspection.explanation import Explanation, explain_with_neighbours, flat, sensitivities
-from representer.inspection.intervals import FoldFits, check_coverage
+from representer.inspection.explanation import Explanation, explain_with_neighbours, flat
+from representer.inspection.intervals import FoldFits, check_coverage, class_sets
 from representer.inspection.relevance import columns_to_ask, total_effects
 from representer.inspection.report import Report, make_report
 from representer.inspection.rounding import lost_digits
+from representer.inspection.sensitivity import part_effects, sensitivities
 from representer.kernels import NAMES, Kernel, Stack, as_kernel
-from representer.linalg import RoundingNotes, noted_rounding, row_blocks, threads_for
-from representer.notices import NumericalWarning, warn
-from representer.operators import OperatorKernel, Representation, replicates, takes_gaps, takes_sparse
-from representer.operators.base import kernel_domain
+from representer.linalg import RoundingNotes, noted_rounding, peak_bytes, row_blocks, threads_for
+from representer.notices import NumericalWarning, noted_warnings, warn
+from representer.operators import OperatorKernel, Representation, kernel_domain, replicates, takes_gaps, takes_sparse
 from representer.optimize import Deadline, HistoryEntry, SearchSettings
 from representer.persistence import FitRecord, lightened, model_card, read_model, write_model
 from representer.samples import (
@@ -68,6 +68,10 @@ from representer.systems import StackedSystem
 from representer.systems.support import Support
 from representer.values import Value, unchanged_by_errors
 
+# What users pass as a kernel: a value (one kernel, or several), a short name, or a function of two samples.
+KernelLike = Value | str | Callable[..., object]
+RandomState = int | np.integer | np.random.RandomState | None
+
 # Samples that have less support than this share of the training samples, each left out, are unlike them.
 OUTLYING_SHARE = 0.05
 
@@ -88,12 +92,13 @@ def fitting(fit: Callable[..., Any]) -> Callable[..., Any]:
         X, y = passed.get("X"), passed.get("y")
         others = {name: value for name, value in passed.items() if name not in ("self", "X", "y")}
         context.call_on_fit_task_begin(estimator=learner, X=X, y=y, metadata=others)
-        began, ticks = datetime.now(UTC), time.perf_counter()
-        with threads_for(n_passed(X)), noted_rounding() as notes:
+        began, ticks, memory = datetime.now(UTC), time.perf_counter(), peak_bytes()
+        with threads_for(n_passed(X)), noted_warnings() as warned, noted_rounding() as notes:
             result = fit(learner, *args, **kwargs)
             learner._report_rounding(X, notes)
-        seconds = time.perf_counter() - ticks
-        learner._keep_record(X, y, began, seconds, more=fit.__name__ == "partial_fit")
+        record = FitRecord.of(X, y, began, time.perf_counter() - ticks)
+        grown = None if memory is None else (peak_bytes() or 0) - memory
+        learner._keep_record(replace(record, warnings=tuple(warned), memory=grown), more=fit.__name__ == "partial_fit")
         context.call_on_fit_task_end(estimator=learner)
         return result
 
@@ -144,15 +149,17 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
     kernel_arguments: tuple[str, ...] = ("kernel",)  # the arguments that may be a short name of a kernel
     list_arguments: tuple[str, ...] = ()  # the arguments that may be lists of values with parameters of their own
     training_data: tuple[str, ...] = ()  # the attributes that no answer to new samples needs
-    random_state: Any = None
+    random_state: RandomState = None
     max_iter: int
     tol: float
+    approximation: Any
     n_restarts: int
     verbose: int
     _training_samples: TrainingSamples | None = None  # what fits without some of the samples are made from
     _deadline: Deadline = Deadline()  # of a fit under way; elsewhere there is none
     function_: Any
     kernel_: Any
+    classes_: np.ndarray  # of classifiers
     _samples_support: Support
     _group_numbers: dict[Any, int] | None  # of the labels in the batches of partial_fit
 
@@ -165,12 +172,12 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
             if isinstance(method, FunctionType) and not name.startswith(("_", "fit", "partial_fit", "set_", "get_")):
                 setattr(cls, name, answering(method))
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = kernel_domain(self.kernel) == "gram"
         tags.input_tags.sparse = takes_sparse(self.kernel)
-        given = isinstance(self.kernel, Kernel | OperatorKernel | Stack)
-        tags.input_tags.allow_nan = takes_gaps(self.kernel) if given else self.kernel == "auto"
+        is_value = isinstance(self.kernel, Kernel | OperatorKernel | Stack)
+        tags.input_tags.allow_nan = takes_gaps(self.kernel) if is_value else self.kernel == "auto"
         return tags
 
     def named_kernel(self, name: str) -> Kernel:
@@ -200,7 +207,7 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
             if isinstance(value, Value)
         ]
 
-    def set_params(self, **params: Any) -> Any:
+    def set_params(self, **params: Any) -> Self:
         """Set parameters, ``kernel__lengthscale`` also where the kernel is given by its name. All of them, or none."""
         for argument in self.kernel_arguments:
             nested_names = [name for name in params if name.startswith(f"{argument}__")]
@@ -240,6 +247,14 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         """Everything but what is only kept to save time."""
         state = super().__getstate__()
         return {name: value for name, value in state.items() if not name.startswith("_cached")}
+
+    def _html_repr(self) -> str:
+        """What a notebook shows: scikit-learn's picture, and of a fitted learner the light part of its report."""
+        picture = str(BaseEstimator._html_repr(self))
+        if not hasattr(self, "_record"):
+            return picture
+        page = make_report(self, light=True).inline()
+        return f"{picture}<details><summary>details</summary>{page}</details>"
 
     # -- files --------------------------------------------------------------------------------------------------------
     def save(self, path: str | os.PathLike[str], *, compress: bool | int = False) -> Path:
@@ -376,19 +391,20 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         groups: np.ndarray | None,
     ) -> InMemory:
         """Checked samples, with numbers as targets; those with equal inputs are in one group."""
-        approximation: Approximation | None = getattr(self, "approximation", None)
-        if approximation is not None:
-            approximation.size(len(Y) if weights is None else int(np.count_nonzero(weights)))
+        if self.approximation is not None:
+            self.approximation.size(len(Y) if weights is None else int(np.count_nonzero(weights)))
         how = self._representation(sparse=isinstance(X, SparseRows))
         inputs = how.inputs(kernel, X)
         groups = groups_with_replicates(groups, replicates(kernel, inputs))
         tensors = [None if a is None else torch.from_numpy(a) for a in (weights, groups)]
         return InMemory(Block(inputs, how.tensor(Y), *tensors))
 
-    def _search_settings(self, seed: int, criterion: str) -> SearchSettings:
-        """The arguments that say how to search."""
+    def _search_settings(
+        self, seed: int, criterion: str, callback: Callable[[HistoryEntry], bool] | None = None
+    ) -> SearchSettings:
+        """The arguments that say how to search; by default, callbacks of the learner see its iterations."""
         options = (self.max_iter, self.tol, self.n_restarts, seed, int(self.verbose))
-        return SearchSettings(criterion, *options, self._iteration_callback(), self._deadline)
+        return SearchSettings(criterion, *options, callback or self._iteration_callback(), self._deadline)
 
     def _keep_columns(self, X: Data) -> None:
         """Remember the columns of a Dask collection or of records, as scikit-learn does those of arrays and frames."""
@@ -401,16 +417,15 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
     def _report_rounding(self, X: Data, notes: RoundingNotes) -> None:
         """Warn, once a fit, where its answers may have fewer digits than usual."""
         function = getattr(self, "function_", None) or getattr(self, "features_", None)
-        given = isinstance(getattr(self, "alpha", 0.0), int | float)
-        learned = None if given else float(np.max(getattr(self, "alpha_", 0.0)))
+        is_stated = isinstance(getattr(self, "alpha", 0.0), int | float)
+        learned = None if is_stated else float(np.max(getattr(self, "alpha_", 0.0)))
         size = 1.0 if hasattr(self, "classes_") else 0.0  # classes are targets of zeros and ones
         reason = lost_digits(function, X, notes, self.dtype, learned=learned, size=size)
         if reason is not None:
             warn(reason, NumericalWarning)
 
-    def _keep_record(self, X: Data, y: Data, began: datetime, seconds: float, *, more: bool) -> None:
+    def _keep_record(self, record: FitRecord, *, more: bool) -> None:
         """Keep what is known of a fit, or of all batches up to this one."""
-        record = FitRecord.of(X, y, began, seconds)
         before: FitRecord | None = getattr(self, "_record", None) if more else None
         self._record = record if before is None else before.joined(record)
 
@@ -528,7 +543,13 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
     # -- why ----------------------------------------------------------------------------------------------------------
     @answering
     def explain(
-        self, X: Data, *, top: int | None = None, coverage: float | None = None, support: bool = False
+        self,
+        X: Data,
+        *,
+        top: int | None = None,
+        coverage: float | None = None,
+        support: bool = False,
+        parts: bool = False,
     ) -> Explanation:
         """Say why: what each training sample, landmark or feature contributes to each prediction.
 
@@ -547,6 +568,10 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
             With a number such as 0.9, the explanation has intervals that contain so many of new targets.
         support : bool, default=False
             With True, it has the ``support`` of each query by the training samples.
+        parts : bool, default=False
+            With True, it has what each part of a query adds: the atoms of a molecule, the characters of a string, the
+            nodes of a graph (each removed in turn), the columns of a vector or a record (their Shapley values, from
+            some of the training samples).
 
         Returns
         -------
@@ -554,15 +579,21 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
             Contributions, baseline, and what else is known of the predictions.
         """
         check_is_fitted(self)
-        explanation = self._explanation(self._explained_function(), X, top, coverage)
+        explanation = self._explanation(self._explained_function(), X, top, coverage, parts=parts)
         return replace(explanation, support=self.support(X)) if support else explanation
 
-    def _explanation(self, function: Function, X: Data, top: int | None, coverage: float | None) -> Explanation:
+    def _explanation(
+        self, function: Function, X: Data, top: int | None, coverage: float | None, *, parts: bool
+    ) -> Explanation:
         """The values of a function at inputs of a user, explained."""
         inputs = self._asked(X)
         explanation = explain_with_neighbours(function, inputs, top, self._fitted_inputs())
         if explanation.terms == "samples" and getattr(self, "approximation", None) is not None:
             explanation = replace(explanation, terms="landmarks")
+        if parts:
+            effects, names = part_effects(function, inputs, self._data_kernel(), self._fitted_inputs())
+            names = names if names is None else tuple(map(str, getattr(self, "feature_names_in_", names)))
+            explanation = replace(explanation, parts=effects, part_names=names)
         explanation = replace(explanation, outputs=self._output_names())
         return replace(
             flat(explanation) if self._has_flat_answers() else explanation,
@@ -599,7 +630,7 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
 
     @answering
     def sensitivity(self, X: Data) -> np.ndarray | list[np.ndarray]:
-        """How predictions change with their inputs: ∂f/∂x of vectors, and of strings what each character adds.
+        """How predictions change with their inputs: ∂f/∂x of vectors, and of objects what each of their parts adds.
 
         Parameters
         ----------
@@ -609,14 +640,14 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         Returns
         -------
         sensitivity : ndarray of shape (n_queries, n_features) or (n_queries, n_features, n_outputs), or list of ndarray
-            Of the values that ``explain`` explains. Of strings, an array (length,) or (length, n_outputs) for each:
-            the value now minus that of the string without the character.
+            Of the values that ``explain`` explains. Of strings, molecules and graphs, an array (n_parts,) or
+            (n_parts, n_outputs) for each: the value now minus that without the character, atom or node.
         """
         inputs, function = self._asked(X), self._explained_function()
-        found = sensitivities(function, inputs, self._data_kernel().domain)
+        effects = sensitivities(function, inputs, self._data_kernel(), self._representation())
         if not self._has_flat_answers():
-            return found
-        return found[..., 0] if isinstance(found, np.ndarray) else [effects[:, 0] for effects in found]
+            return effects
+        return effects[..., 0] if isinstance(effects, np.ndarray) else [one[:, 0] for one in effects]
 
     @property
     def misfit_(self) -> np.ndarray:
@@ -767,6 +798,34 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
             light.__dict__.pop(name, None)  # chunks of arrays have no names
         answer = partial(getattr(light, method), *first, **options)
         return map_rows(answer, X, width, np.dtype(self.dtype if dtype is None else dtype), named=named)
+
+
+# -- what classifiers have ---------------------------------------------------------------------------------------------
+def predict_set(self: KernelLearner, X: Data, coverage: float = 0.9) -> np.ndarray:
+    """Which classes cannot be excluded, with a guarantee: CV+ (Romano, Sesia and Candès, 2020).
+
+    The classes are ranked by the probabilities of five fits without a fold each, which repeat the search, and which
+    the first call makes; groups, equal inputs included, are left out together. The most probable class is always
+    in the set.
+
+    Proven, for exchangeable samples (or groups): sets contain the class of a new sample with a probability of at
+    least 1 − 2a − √(2/n), where a = 1 − ``coverage``. Made data agree; tables were not measured.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_samples, n_features), or a sequence of what the kernel takes
+        Inputs; with a precomputed kernel, k(X, X_train).
+    coverage : float, default=0.9
+        The share of new samples whose class shall be in its set.
+
+    Returns
+    -------
+    sets : ndarray of bool of shape (n_samples, n_classes)
+        In the order of ``classes_``; all classes, with a warning, where there are too few samples for the coverage.
+    """
+    self._check_question(X, coverage)
+    inputs = self._new_inputs(X, self._data_kernel())
+    return class_sets(self._fold_fits(), inputs, coverage, self.classes_)
 
 
 def library_learners() -> list[type]:

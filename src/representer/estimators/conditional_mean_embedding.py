@@ -10,12 +10,12 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import torch
 from sklearn.base import clone
+from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from representer.approximation import input_output_pair
-from representer.approximation.base import needed_features
-from representer.estimators.base import KernelLearner, fitting
+from representer.approximation import input_output_pair, needed_features
+from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting
 from representer.estimators.validation import (
     Check,
     check_alpha,
@@ -32,8 +32,7 @@ from representer.estimators.validation import (
 from representer.functions import ConditionalEmbedding, Embedding, FeatureFunction, Function
 from representer.functions.embedding import as_values, own_copy
 from representer.inspection.intervals import fold_intervals
-from representer.kernels import Gaussian, Kernel, as_kernel, is_several
-from representer.kernels.suggest import kernels_of
+from representer.kernels import Gaussian, Kernel, as_kernel, is_several, kernels_of
 from representer.operators import original, replicates
 from representer.optimize import HistoryEntry, keep_going
 from representer.problems.conditional_embedding import (
@@ -55,7 +54,6 @@ from representer.samples import (
     OnDask,
     Samples,
     SparseRows,
-    TrainingSamples,
     as_rows,
     check_groups,
     groups_with_replicates,
@@ -64,7 +62,7 @@ from representer.samples import (
     plain,
     take,
 )
-from representer.systems.conditional import TargetSource, WeightSystem, with_targets
+from representer.systems.conditional import TargetSource, with_targets
 from representer.values import NONE, NOT_NEGATIVE, is_count, is_real, one_of
 
 
@@ -193,9 +191,9 @@ class ConditionalMeanEmbedding(KernelLearner):
 
     def __init__(
         self,
-        kernel: Any = "auto",
-        output_kernel: Any = "auto",
-        alpha: Any = "auto",
+        kernel: KernelLike = "auto",
+        output_kernel: KernelLike = "auto",
+        alpha: float | str = "auto",
         *,
         criterion: str | None = "loo",
         validation_fraction: float = 0.25,
@@ -207,7 +205,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         max_iter: int = 100,
         max_time: float | str | None = None,
         tol: float = 1e-5,
-        random_state: Any = None,
+        random_state: RandomState = None,
         verbose: int = 0,
         device: str | None = None,
         dtype: str = "float64",
@@ -230,7 +228,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         self.device = device
         self.dtype = dtype
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         return tags
@@ -319,24 +317,21 @@ class ConditionalMeanEmbedding(KernelLearner):
         self.history_, self.n_iter_ = choice.history, choice.n_iter
         self.kernel_, self.output_kernel_ = original(choice.model), problem.embedding.kernel
         self._training_samples = None
-        if isinstance(samples, InMemory) and self.Y_fit_ is not None and len(self.X_fit_) == samples.n:
-            block = samples.samples
-            weights, numbers = (None if a is None else plain(a) for a in (block.weights, block.groups))
-            y = self.Y_fit_[:, 0] if flat else self.Y_fit_
-            pairwise = self.kernel_.domain == "gram"
-            self._training_samples = TrainingSamples.of(self.X_fit_, y, weights, numbers, pairwise=pairwise)
+        if self.Y_fit_ is not None and len(self.X_fit_) == samples.n:
+            y, pairwise = self.Y_fit_[:, 0] if flat else self.Y_fit_, self.kernel_.domain == "gram"
+            self._training_samples = samples.recalled(self.X_fit_, lambda _: y, pairwise=pairwise)
         self._keep(solution)
-        if self.approximation is not None:
+        if self.system_.approximation_error is not None:
             self.approximation_error_ = self.system_.approximation_error
 
     def _kept_inputs(self, samples: Samples) -> Data:
         """The stored inputs of the samples: all, or those of positive weight."""
-        if self.X_fit_ is None or len(self.X_fit_) == samples.n or not isinstance(samples, InMemory):
+        if self.X_fit_ is None or len(self.X_fit_) == samples.n:
             return self.X_fit_
-        return plain(samples.samples.X, copy=True)
+        return plain(samples.rows(np.arange(samples.n)).X, copy=True)
 
     def _settings(self, seed: int, callback: Callable[[HistoryEntry], bool]) -> EmbeddingSettings:
-        """How to search."""
+        """The arguments that say how to search."""
         return EmbeddingSettings(
             criterion=self.criterion,
             max_iter=int(self.max_iter),
@@ -384,7 +379,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         self, model: ConditionalModel, X: Data, y: Data, sample_weight: Data, groups: Data, *, reset: bool = False
     ) -> tuple[Samples, TargetSource, bool]:
         """Inputs, their targets, and whether each of these is one number; sums are over samples of positive weight."""
-        given, output, exact = model.kernel, model.output_kernel, self.approximation is None and not is_dask(X)
+        kernel, output, exact = model.kernel, model.output_kernel, self.approximation is None and not is_dask(X)
         if output.domain == "gram" and not exact:
             raise ValueError(
                 "approximation= needs an output kernel that can be evaluated; a precomputed one is already n × n."
@@ -393,13 +388,13 @@ class ConditionalMeanEmbedding(KernelLearner):
         self.X_fit_ = self.Y_fit_ = None
         if is_dask(X):
             return self._on_dask(model, X, y, sample_weight, groups, reset=reset)
-        X = check_inputs(self, X, given, reset=reset)
+        X = check_inputs(self, X, kernel, reset=reset)
         values, flat = self._targets(output, y)
         self._check_lengths(len(X), len(values))
         own = plain(X, copy=True) if reset else X
-        inputs = self._representation(sparse=isinstance(X, SparseRows)).inputs(given, own)
+        inputs = self._representation(sparse=isinstance(X, SparseRows)).inputs(kernel, own)
         weights, numbers = check_weights(sample_weight, X), check_groups(groups, len(X))
-        numbers = groups_with_replicates(numbers, replicates(given, inputs)) if reset else numbers
+        numbers = groups_with_replicates(numbers, replicates(kernel, inputs)) if reset else numbers
         block = Block(
             inputs,
             torch.zeros(len(X), 0),
@@ -819,20 +814,10 @@ class ConditionalMeanEmbedding(KernelLearner):
 
     def _influences(self, X: Data) -> np.ndarray:
         """Influences on conditional means: w_i(x) times the error of the mean that does without the sample."""
-        if not isinstance(self.system_, WeightSystem):
-            raise ValueError(
-                "Influences of samples need all samples, and a fit with cells of targets has sums of them. Fit without "
-                "approximation=."
-            )
         return plain(self.system_.influence(X, self.function_.vectors("influence")))
 
     def _misfits(self) -> np.ndarray:
         """How far, in the RKHS of the output kernel, each target is from the embedding that does without it."""
-        if not isinstance(self.system_, WeightSystem):
-            raise ValueError(
-                "misfit_ needs all samples, and a fit with cells of targets has sums of them. Fit without "
-                "approximation=."
-            )
         return plain(self.system_.left_out_distances())
 
     @property

@@ -8,12 +8,14 @@ import numpy as np
 import torch
 from sklearn.base import ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import Tags
 from sklearn.utils.class_weight import compute_class_weight, compute_sample_weight
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from representer.approximation import Nystroem
-from representer.estimators.base import KernelLearner, fitting
+from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting
+from representer.estimators.base import predict_set as class_sets_of
 from representer.estimators.deep_regressor import (
     DEEP_ARGUMENTS,
     DeepKernelRegressor,
@@ -29,7 +31,6 @@ from representer.estimators.deep_regressor import (
 )
 from representer.estimators.validation import Check, encode, needs_approximation
 from representer.functions import Composed, Stacked
-from representer.inspection.intervals import class_sets
 from representer.inspection.suspects import class_misfits
 from representer.kernels import Stack
 from representer.notices import warn
@@ -52,9 +53,7 @@ from representer.problems.stack import CodesLogLoss, Members
 from representer.samples import (
     Data,
     HeldSamples,
-    InMemory,
     Samples,
-    TrainingSamples,
     as_rows,
     check_left_out,
     is_dask,
@@ -232,12 +231,12 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
 
     def __init__(
         self,
-        layers: Any = "auto",
-        kernel: Any = "auto",
+        layers: str | list[Any] | tuple[Any, ...] = "auto",
+        kernel: KernelLike = "auto",
         loss: str = "squared",
-        alpha: Any = "auto",
+        alpha: float | str = "auto",
         *,
-        class_weight: Any = None,
+        class_weight: dict[Any, float] | str | None = None,
         calibration: str | None = "cv",
         fit_intercept: bool = True,
         criterion: str = "auto",
@@ -248,7 +247,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         max_iter: int = 200,
         max_time: float | str | None = None,
         tol: float = 1e-6,
-        random_state: Any = None,
+        random_state: RandomState = None,
         verbose: int = 0,
         device: str | None = None,
         dtype: str = "float64",
@@ -275,7 +274,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         self.dtype = dtype
         self.warm_start = warm_start
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         return deep_tags(super().__sklearn_tags__(), self)
 
     @fitting
@@ -357,12 +356,8 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
             self.calibration_ = calibrate_codes(values.cpu(), block.Y.cpu(), block.weights)
             places = torch.from_numpy(self._labels(plain(block.Y)))
             self._keep_far_field(values.cpu(), places, block.weights, inputs)
-        if isinstance(samples, InMemory):
-            block = samples.samples
-            weights = None if block.weights is None else plain(block.weights)
-            labels, own = self.classes_[self._labels(plain(block.Y))], plain(inputs, copy=True)
-            pairwise = stack.domain == "gram"
-            self._training_samples = TrainingSamples.of(own, labels, weights, samples.groups, pairwise=pairwise)
+        own, pairwise = plain(inputs, copy=True), stack.domain == "gram"
+        self._training_samples = samples.recalled(own, lambda Y: self.classes_[self._labels(Y)], pairwise=pairwise)
         return self
 
     def _samples(
@@ -419,8 +414,8 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         """
         parts, problem = [], solution.regression
         try:
-            for part in solution.refits():
-                parts.append(part)
+            for fold in solution.refits():
+                parts.append(fold)
         except KeyboardInterrupt:
             warn(
                 f"The fit was interrupted during the calibration; probabilities rest on {len(parts)} folds of "
@@ -489,10 +484,10 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         check_is_fitted(self)
         inputs = self._new_inputs(X, self._data_kernel())
         decisions = plain(self.function_(inputs))
-        chosen = self._chosen(decisions)
+        numbers = self._chosen(decisions)
         if self.calibration_ is not None and self.far_field_ is not None:
-            chosen = self.far_field_.classes(chosen, self.calibration_(decisions), inputs)
-        return self.classes_[chosen]
+            numbers = self.far_field_.classes(numbers, self.calibration_(decisions), inputs)
+        return self.classes_[numbers]
 
     def _chosen(self, decisions: np.ndarray) -> np.ndarray:
         """The number of the class of the largest decision value, of the most frequent one of several."""
@@ -502,31 +497,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         tied = decisions >= largest - SAME * np.abs(decisions).max(1, keepdims=True)
         return np.where(tied, self.class_count_, -1).argmax(1)
 
-    def predict_set(self, X: Data, coverage: float = 0.9) -> np.ndarray:
-        """Which classes cannot be excluded, with a guarantee: CV+ (Romano, Sesia and Candès, 2020).
-
-        The classes are ranked by the probabilities of five fits without a fold each, which repeat the search, and which
-        the first call makes; groups, equal inputs included, are left out together. The most probable class is always
-        in the set.
-
-        Proven, for exchangeable samples (or groups): sets contain the class of a new sample with a probability of at
-        least 1 − 2a − √(2/n), where a = 1 − ``coverage``. Made data agree; tables were not measured.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features), or a sequence of what the first kernel takes
-            Inputs; with a precomputed kernel, k(X, X_train).
-        coverage : float, default=0.9
-            The share of new samples whose class shall be in its set.
-
-        Returns
-        -------
-        sets : ndarray of bool of shape (n_samples, n_classes)
-            In the order of ``classes_``; all classes, with a warning, where there are too few samples for the coverage.
-        """
-        self._check_question(X, coverage)
-        inputs = self._new_inputs(X, self.function_.kernel)
-        return class_sets(self._fold_fits(), inputs, coverage, self.classes_)
+    predict_set = class_sets_of
 
     def predict_proba(self, X: Data) -> np.ndarray:
         """Predict class probabilities.
@@ -576,9 +547,9 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
 
     def _misfits(self) -> np.ndarray:
         """−log p of each sample's class: by leave-one-out of a stack, or by refits without folds."""
-        known, samples = self._left_out_answers(), self._training_samples
-        if known is not None:
-            return class_misfits(known[1], known[0])
+        answers_left_out, samples = self._left_out_answers(), self._training_samples
+        if answers_left_out is not None:
+            return class_misfits(answers_left_out[1], answers_left_out[0])
         fits = self._fold_fits()
         assert samples is not None
 

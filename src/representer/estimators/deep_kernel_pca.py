@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_array
+from sklearn.utils import Tags, check_array
 from sklearn.utils._set_output import _wrap_data_with_container
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
@@ -22,11 +22,9 @@ from representer.estimators.validation import Check, approximated_by, seed_of
 from representer.functions.levels import Levels
 from representer.inspection import levels as inspection
 from representer.inspection.levels import ApproximationBounds
-from representer.kernels import Gaussian, Kernel
-from representer.kernels.suggest import single_kernel
+from representer.kernels import Gaussian, Kernel, single_kernel
 from representer.notices import NumericalWarning, warn
-from representer.operators import takes_sparse
-from representer.operators.base import kernel_domain
+from representer.operators import kernel_domain, takes_sparse
 from representer.optimize import HistoryEntry, SearchSettings
 from representer.preimage import Network
 from representer.preimage.levels import METHODS, LevelPreimages
@@ -66,7 +64,7 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         For each level, the number of components, or the share of the level's variance (between 0 and 1) that they are
         to hold in kernel PCA of one level after the other. This argument, ``kernel`` and ``eta`` are lists with one
         entry for each level; what is no list holds for all of them.
-    kernel : Kernel, str or list of these, default="rbf"
+    kernel : Kernel, str or list of these, default="auto"
         The first sees the data (``"precomputed"``: their Gram matrix), the others hidden features, which have columns
         of unit length. A word (``"median"``) in a kernel is given its number by the data, or by the hidden features
         where the search starts; a name (``"rbf"``) above the first level stands for a lengthscale of 1. ``"auto"``, for
@@ -185,7 +183,7 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
     def __init__(
         self,
         n_components: float | Sequence[float] = (2, 2),
-        kernel: Kernel | str | Sequence[Kernel | str] = "rbf",
+        kernel: Kernel | str | Sequence[Kernel | str] = "auto",
         *,
         eta: float | Sequence[float] = 1.0,
         center: bool | str = True,
@@ -261,7 +259,7 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
             params["kernel"] = tuple(entries) if isinstance(kernel, tuple) else entries
         return super().set_params(**params)
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags, kernel = super().__sklearn_tags__(), self.kernel
         first = kernel[0] if isinstance(kernel, list | tuple) and len(kernel) else kernel
         tags.input_tags.pairwise, tags.input_tags.sparse = kernel_domain(first) == "gram", takes_sparse(first)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol, Self
@@ -16,13 +15,13 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 from torch import Tensor
 
 from representer.approximation import Nystroem
-from representer.estimators.base import KernelLearner, fitting
+from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting
 from representer.estimators.validation import (
     POSITIVE_OR_AUTO,
     Check,
-    Folds,
     approximated_by,
     check_targets,
+    folds_of,
     seed_of,
     warn_unconverged,
 )
@@ -34,20 +33,15 @@ from representer.notices import warn
 from representer.operators import (
     OperatorKernel,
     Representation,
+    as_operator_kernel,
     replicates,
     takes_gaps,
     takes_sparse,
 )
-from representer.operators.base import as_operator_kernel
 from representer.optimize import SearchSettings, in_squared_units, keep_going
 from representer.problems.composition import (
     Composition,
     Loss,
-    convex_loss,
-    custom_loss,
-    interpolation_loss,
-    mean_squared_error,
-    squared_loss,
 )
 from representer.problems.deep import DeepModel, DeepRegression, DeepSolution, LastSolution, SeenSamples, Splits
 from representer.problems.depth import LARGEST_LAYER, accepted_composition
@@ -56,6 +50,7 @@ from representer.problems.machines import (
     as_layer,
     checked_layer,
     in_target_units,
+    interpolation_doubt,
     scalar_kernel,
     scalar_layer,
     without_search,
@@ -87,12 +82,9 @@ from representer.samples import (
 )
 from representer.samples import rows as limits
 from representer.systems import StackedSystem
-from representer.systems.composed import interpolation_error
 from representer.systems.ridge import FittedSystem, SummedSystem
-from representer.values import Rule, is_real, one_of
+from representer.values import Rule, one_of
 
-# An interpolant that misses the data by more than this share of the largest target is reported.
-INTERPOLATED = 1e-6
 LOSSES = ("squared", "interpolate", "epsilon_insensitive", "huber")
 
 
@@ -210,7 +202,7 @@ class FoldRule:
 
     def __call__(self, seen: SeenSamples) -> Splits:
         labels = None if self.labels is None else self.labels(plain(seen.block.Y))
-        folds = Folds(len(seen), self.cv, self.seed, labels, seen.groups, seen.numbers, seen.n)
+        folds = folds_of(len(seen), self.cv, self.seed, labels, seen.groups, seen.numbers, seen.n)
         return Splits(folds.some(limits.DEEP_SEARCH_ROWS if self.rows is None else self.rows), folds)
 
 
@@ -516,10 +508,10 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
 
     def __init__(
         self,
-        layers: Any = "auto",
-        kernel: Any = "auto",
+        layers: str | list[Any] | tuple[Any, ...] = "auto",
+        kernel: KernelLike = "auto",
         loss: Any = "squared",
-        alpha: Any = "auto",
+        alpha: float | str = "auto",
         *,
         epsilon: float = 0.1,
         delta: float = 1.35,
@@ -534,7 +526,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         max_iter: int = 200,
         max_time: float | str | None = None,
         tol: float = 1e-6,
-        random_state: Any = None,
+        random_state: RandomState = None,
         verbose: int = 0,
         device: str | None = None,
         dtype: str = "float64",
@@ -563,7 +555,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         self.dtype = dtype
         self.warm_start = warm_start
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         return deep_tags(super().__sklearn_tags__(), self)
 
     @fitting
@@ -599,7 +591,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         if stack is not None:
             return self._fit_stack(stack, X, y, sample_weight, groups)
         composition = machine.composition()
-        loss = self._loss(composition)
+        loss = machine.stated_loss(composition.alpha, self.epsilon, self.delta, self.separation, self.penalty)
         samples, inputs = self._samples(composition.input_kernel, X, y, sample_weight, groups)
         problem = deep_regression(self, in_target_units(composition, self._unit), samples, inputs, loss)
         solution = problem.solve(problem.choose(self._search_settings(problem.seed, self.criterion)))
@@ -610,8 +602,9 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
             self.system_ = solution.outer.system
         elif loss.squared:
             self.system_ = self._spread(solution)
-        if self.loss == "interpolate":
-            self._check_interpolation(problem.seen)
+        doubt = interpolation_doubt(self.function_, problem.seen) if self.loss == "interpolate" else None
+        if doubt is not None:
+            warn(doubt.message, ConvergenceWarning if doubt.misses else UserWarning)
         y = self._unit * plain(problem.seen.block.Y, copy=True)
         self._training_samples = seen_samples(problem.seen, self.X_fit_, y[:, 0] if self._flat else y, composition)
         return self
@@ -628,7 +621,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         self.system_ = solution.system
         self.X_fit_ = plain(X, copy=True)
         y, pairwise = targets[:, 0] if self._flat else targets, stack.domain == "gram"
-        self._training_samples = TrainingSamples.of(self.X_fit_, y, weights, samples.groups, pairwise=pairwise)
+        self._training_samples = samples.recalled(self.X_fit_, lambda _: y, pairwise=pairwise)
         return self
 
     def _samples(
@@ -698,64 +691,6 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         weights = None if seen.weights is None else seen.weights / seen.weights.mean()
         return replicate_scatter(plain(seen.block.Y).astype(np.float64), numbers, weights)
 
-    def _check_interpolation(self, seen: SeenSamples) -> None:
-        """Warn if the data are not met, as happens when inner layers map samples too close together."""
-        targets = plain(seen.block.Y)
-        gap, size = np.abs(plain(self.function_(seen.inputs)) - targets).max(), np.abs(targets).max()
-        if not gap <= INTERPOLATED * size:
-            reason = "the inner layers map samples too close together. Lower their alpha, rescale y, or use separation="
-            if not self.layers_:
-                reason = "the kernel is too smooth to tell them apart. Use kernel='auto' or Matern(0.5)"
-            warn(
-                f"The interpolant misses the data by up to {gap:.2g} (largest target {size:.2g}): {reason}.",
-                ConvergenceWarning,
-            )
-            return
-        error = interpolation_error(self.function_)
-        spread = float(((targets - targets.mean(0)) ** 2).sum(1).mean())
-        if error is not None and error > spread > 0:
-            warn(
-                f"The interpolant predicts a sample that is left out worse than the mean of the others does (R² "
-                f"{1.0 - error / spread:.2g}): the outer kernel is too smooth for these targets. Use kernel='auto' or "
-                "Matern(0.5), or loss='squared' if the targets are noisy.",
-                UserWarning,
-            )
-
-    def _loss(self, composition: Composition) -> Loss:
-        """The loss that the arguments describe."""
-        for name in ("epsilon", "separation", "delta"):
-            value = getattr(self, name)
-            if not (is_real(value) and 0 <= value < math.inf) or (name == "delta" and value == 0):
-                least = "positive" if name == "delta" else "not negative"
-                raise ValueError(f"{name} must be a finite number that is {least}; got {value!r}.")
-        if self.separation > 0 and self.loss != "interpolate":
-            raise ValueError(
-                f"separation={self.separation!r} is for loss='interpolate'; got loss={self.loss!r}. Leave it at 0."
-            )
-        if callable(self.loss) or self.penalty is not None:
-            return self._custom(composition)
-        if self.loss == "squared":
-            return squared_loss(self.fit_intercept)
-        if self.loss == "interpolate":
-            return interpolation_loss(self.fit_intercept, self.separation)
-        options = {"epsilon": self.epsilon} if self.loss == "epsilon_insensitive" else {"delta": self.delta}
-        return convex_loss(self.loss, self.fit_intercept, **options)
-
-    def _custom(self, composition: Composition) -> Loss:
-        function = self.loss if callable(self.loss) else mean_squared_error
-        if not callable(self.loss) and self.loss != "squared":
-            raise ValueError(
-                f"penalty= is for loss='squared' or a loss of your own; loss={self.loss!r} is penalised by alpha·‖f‖²."
-            )
-        if self.penalty is None:
-            return custom_loss(function, self.fit_intercept, None)
-        if not callable(self.penalty):
-            raise ValueError(f"penalty must be None or a function of the squared norm; got {self.penalty!r}.")
-        alpha, penalty = composition.alpha, self.penalty
-        if isinstance(alpha, str):
-            raise ValueError("alpha='auto' cannot be learned together with a penalty of your own; give a number.")
-        return custom_loss(function, self.fit_intercept, lambda squared_norm: alpha * penalty(squared_norm))
-
     def predict(self, X: Data, return_std: bool = False) -> Any:
         """Predict targets.
 
@@ -817,10 +752,10 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         self._check_question(X, coverage)
         inputs = self._new_inputs(X, self.function_.kernel)
         fits = self._fold_fits()
-        known = self.function_.kernel.domain != "gram" and all(
+        has_deviations = self.function_.kernel.domain != "gram" and all(
             model._has_deviations for model in (self, *fits.learners)
         )
-        ends = plain(fold_intervals(fits, inputs, coverage, with_deviation if known else alone))
+        ends = plain(fold_intervals(fits, inputs, coverage, with_deviation if has_deviations else alone))
         ends = ends.astype(self.intercept_.dtype)
         return ends[:, 0] if self._flat else ends
 

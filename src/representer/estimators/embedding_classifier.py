@@ -14,9 +14,9 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from representer.approximation import Approximation
-from representer.approximation.base import needed_features
-from representer.estimators.base import KernelLearner, fitting
+from representer.approximation import Approximation, needed_features
+from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting
+from representer.estimators.base import predict_set as class_sets_of
 from representer.estimators.validation import (
     Check,
     check_alpha,
@@ -29,10 +29,8 @@ from representer.estimators.validation import (
     warn_unconverged,
 )
 from representer.functions import Expansion, FeatureFunction, Stacked
-from representer.inspection.intervals import class_sets
 from representer.inspection.suspects import class_misfits
-from representer.kernels import Gaussian, Kernel, Stack, as_kernel, is_bounded
-from representer.kernels.suggest import stack_of
+from representer.kernels import Gaussian, Kernel, Stack, as_kernel, is_bounded, stack_of
 from representer.operators import Representation, original, replicates
 from representer.optimize import Choice, HistoryEntry, keep_going
 from representer.preimage.probabilities import (
@@ -52,7 +50,6 @@ from representer.samples import (
     OnDask,
     Samples,
     SparseRows,
-    TrainingSamples,
     as_scipy,
     check_classes,
     check_groups,
@@ -242,15 +239,15 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
 
     def __init__(
         self,
-        kernel: Any = "auto",
+        kernel: KernelLike = "auto",
         criterion: str | None = "loo",
-        alpha: Any = "auto",
+        alpha: float | str = "auto",
         *,
         complexity_weight: Any = "auto",
         shrinkage: float = 1.0,
         fit_intercept: bool = True,
         calibration: str | None = "loo",
-        class_weight: Any = None,
+        class_weight: dict[Any, float] | str | None = None,
         batch_size: Any = "auto",
         validation_fraction: float = 0.25,
         approximation: Approximation | None = None,
@@ -263,7 +260,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         max_time: float | str | None = None,
         tol: float = 1e-5,
         clip: float = 1e-15,
-        random_state: Any = None,
+        random_state: RandomState = None,
         verbose: int = 0,
         device: str | None = None,
         dtype: str = "float64",
@@ -324,14 +321,9 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
             how = self._sparse_representation(inputs)
         self._keep(self._solved(samples, kernel, how, inputs, self._iteration_callback()))
         self._n_samples = samples.n
-        self._training_samples = None
-        if isinstance(samples, InMemory):
-            block, pairwise = samples.samples, kernel.domain == "gram"
-            labels = self.classes_[plain(block.Y).argmax(1)]
-            numbers = None if block.groups is None else plain(block.groups)
-            weights = None if block.weights is None else plain(block.weights)
-            own = self.system_.samples.X if self.system_.samples is not None else plain(inputs, copy=True)
-            self._training_samples = TrainingSamples.of(own, labels, weights, numbers, pairwise=pairwise)
+        held, pairwise = self.system_.samples, kernel.domain == "gram"
+        own = plain(inputs, copy=True) if held is None else held.X
+        self._training_samples = samples.recalled(own, lambda Y: self.classes_[Y.argmax(1)], pairwise=pairwise)
         weighted = sample_weight is not None or self.class_weight is not None
         self._dependence = "weights" if weighted else "groups" if groups is not None else None
         self.__dict__.pop("n_samples_seen_", None)
@@ -490,18 +482,18 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
     def _class_weights(self, y: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
         present = np.unique(y) if weights is None else np.unique(y[weights > 0])
         of_present = compute_class_weight(self.class_weight, classes=present, y=y, sample_weight=weights)
-        found = dict(zip(present.tolist(), of_present.tolist(), strict=True))
-        return np.array([found.get(label, 1.0) for label in self.classes_.tolist()])
+        weight_of = dict(zip(present.tolist(), of_present.tolist(), strict=True))
+        return np.array([weight_of.get(label, 1.0) for label in self.classes_.tolist()])
 
     def _weights_on_dask(self, indicators: Data, sample_weight: Data) -> Any:
         """The weights of samples times those of their classes, lazily; the totals of classes take one pass."""
-        given = 1.0 if sample_weight is None else sample_weight
-        if hasattr(given, "to_dask_array"):
-            given = given.to_dask_array(lengths=True)
-        column = given if isinstance(given, float) else given[:, None]
+        weights = 1.0 if sample_weight is None else sample_weight
+        if hasattr(weights, "to_dask_array"):
+            weights = weights.to_dask_array(lengths=True)
+        column = weights if isinstance(weights, float) else weights[:, None]
         totals = (indicators * column).sum(0).compute()
         of_classes = self._class_weights(self.classes_, totals)
-        return (indicators * of_classes).sum(1) * given
+        return (indicators * of_classes).sum(1) * weights
 
     def _batch_labels(self, X: Data, y: Data, classes: Data) -> np.ndarray:
         """The positions of a batch's labels among the classes, which the first batch gives to the learner."""
@@ -617,10 +609,10 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
             return self._lazily("predict", X, None, dtype=self.classes_.dtype)
         inputs = self._new_inputs(X, self.kernel_)
         estimates = plain(self.function_(inputs))
-        chosen = estimates.argmax(1)
+        numbers = estimates.argmax(1)
         if self.calibration_ is not None and self.far_field_ is not None:
-            chosen = self.far_field_.classes(chosen, self.calibration_(estimates), inputs)
-        return self.classes_[chosen]
+            numbers = self.far_field_.classes(numbers, self.calibration_(estimates), inputs)
+        return self.classes_[numbers]
 
     def predict_proba(self, X: Data, kind: str | None = None) -> np.ndarray:
         """Predict class probabilities.
@@ -655,31 +647,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         probabilities = self.calibration_(estimates)
         return probabilities if self.far_field_ is None else self.far_field_(probabilities, inputs)
 
-    def predict_set(self, X: Data, coverage: float = 0.9) -> np.ndarray:
-        """Which classes cannot be excluded, with a guarantee: CV+ (Romano, Sesia and Candès, 2020).
-
-        The classes are ranked by the probabilities of five fits without a fold each, which repeat the search, and which
-        the first call makes; groups, equal inputs included, are left out together. The most probable class is always
-        in the set.
-
-        Proven, for exchangeable samples (or groups): sets contain the class of a new sample with a probability of at
-        least 1 − 2a − √(2/n), where a = 1 − ``coverage``. Made data agree; tables were not measured.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features), or a sequence of what the kernel takes
-            Inputs; with a precomputed kernel, k(X, X_train).
-        coverage : float, default=0.9
-            The share of new samples whose class shall be in its set.
-
-        Returns
-        -------
-        sets : ndarray of bool of shape (n_samples, n_classes)
-            In the order of ``classes_``; all classes, with a warning, where there are too few samples for the coverage.
-        """
-        self._check_question(X, coverage)
-        inputs = self._new_inputs(X, self.kernel_)
-        return class_sets(self._fold_fits(), inputs, coverage, self.classes_)
+    predict_set = class_sets_of
 
     def entropy(self, X: Data, kind: str | None = None) -> np.ndarray:
         """How uncertain the class of each input is, in nats.
@@ -706,10 +674,10 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
 
     def _misfits(self) -> np.ndarray:
         """−log p of each sample's class, by leave-one-out estimates."""
-        known = self._left_out_answers()
-        if known is None:
+        left_out = self._left_out_answers()
+        if left_out is None:
             raise ValueError("misfit_ needs the training samples, and a fit by batches or on Dask keeps none.")
-        return class_misfits(known[1], known[0])
+        return class_misfits(left_out[1], left_out[0])
 
     def _left_out_answers(self) -> tuple[np.ndarray, np.ndarray] | None:
         samples = self.system_.samples

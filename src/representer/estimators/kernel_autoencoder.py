@@ -10,14 +10,13 @@ import torch
 from scipy.sparse import issparse
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_array
-from sklearn.utils._missing import is_pandas_na
+from sklearn.utils import Tags, check_array
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from representer import preimage
 from representer.approximation import Nystroem
-from representer.estimators.base import KernelLearner, fitting
+from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting
 from representer.estimators.deep_regressor import (
     DEEP_ARGUMENTS,
     DeepKernelRegressor,
@@ -28,11 +27,9 @@ from representer.estimators.deep_regressor import (
 )
 from representer.estimators.validation import POSITIVE_OR_AUTO, Check, check_inputs, seed_of
 from representer.functions import Composed, CompositionNetwork, Expansion, Layer
-from representer.kernels import Kernel, as_kernel
-from representer.kernels.suggest import one_kernel, single_kernel
+from representer.kernels import Kernel, as_kernel, one_kernel, single_kernel
 from representer.notices import warn
-from representer.operators import OperatorKernel, takes_gaps, takes_sparse
-from representer.operators.base import as_operator_kernel
+from representer.operators import OperatorKernel, as_operator_kernel, takes_gaps, takes_sparse
 from representer.problems.autoencoder import (
     AutoencoderModel,
     AutoencoderProblem,
@@ -47,7 +44,7 @@ from representer.problems.autoencoder import (
 )
 from representer.problems.composition import Composition, squared_loss
 from representer.problems.machines import as_layer, checked_layer
-from representer.samples import Data, Samples, SparseRows, as_rows, is_dask, plain
+from representer.samples import Data, Samples, SparseRows, is_dask, label_columns, plain
 from representer.values import COUNT, NONE, NOT_NEGATIVE, instance_of, is_count, is_real, one_of
 
 # Landmarks of a fit in batches that has not been given any.
@@ -89,10 +86,11 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         That of every inner layer that is not a ``Layer`` with a number of its own.
     fit_intercept : bool, default=True
         Let reconstructions vary around a constant that costs nothing. False is the problem of the paper.
-    supervision : float, default=0.0
+    supervision : float or "auto", default=0.0
         How much codes serve the ``y`` given to fit: the decoder also predicts y, whose variance counts this many times
         that of the data. With 0, y is ignored. Floats are numbers; integers, booleans and strings are classes. What is
-        missing (NaN or None) is left out.
+        missing (NaN or None) is left out. ``"auto"``: that of 0.3, 1, 3 and 10 with whose codes a linear ridge
+        regression predicts y of held-out samples (those of ``cv``) best, and 0 unless that pays.
     preimage : {"auto", "nearest", "weighted", "direct"}, default="auto"
         What ``inverse_transform`` makes of an element of an RKHS: the nearest candidate; the mean of the 10 nearest,
         weighted by 1/distance² (vectors); or the element itself (linear kernels). ``"auto"``: ``"direct"`` where it can
@@ -155,6 +153,8 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         The size of the code.
     alpha_ : float
         The weight of the decoder's norm that was used.
+    supervision_ : float
+        The weight of y that was used.
     explained_variance_ratio_ : float
         The share of the training data's variance (in the target space) that reconstructions keep. With landmarks and an
         RKHS it is a little too high: the mean is known on the landmarks only.
@@ -208,6 +208,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
     list_arguments = ("n_components",)
     function_: Composed
     alpha_: float
+    supervision_: float
     criterion_value_: float | None
     layer_norms_: list[float]
     layers_: list[Layer]
@@ -219,21 +220,21 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         "batch_size": NONE | COUNT,
         "encoder_alpha": POSITIVE_OR_AUTO,
         "preimage": one_of("auto", "nearest", "weighted", "direct"),
-        "supervision": NOT_NEGATIVE,
+        "supervision": NOT_NEGATIVE | one_of("auto"),
         "target": instance_of("a kernel", Kernel) | one_of("auto", "features", "kernel"),
     }
 
     def __init__(
         self,
         n_components: Any = 2,
-        kernel: Any = "auto",
-        decoder_kernel: Any = "auto",
+        kernel: KernelLike = "auto",
+        decoder_kernel: KernelLike = "auto",
         *,
         target: Any = "auto",
-        alpha: Any = "auto",
-        encoder_alpha: Any = "auto",
+        alpha: float | str = "auto",
+        encoder_alpha: float | str = "auto",
         fit_intercept: bool = True,
-        supervision: float = 0.0,
+        supervision: float | str = 0.0,
         preimage: str = "auto",
         criterion: str = "auto",
         cv: Any = None,
@@ -245,7 +246,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         max_iter: int = 200,
         max_time: float | str | None = None,
         tol: float = 1e-5,
-        random_state: Any = None,
+        random_state: RandomState = None,
         verbose: int = 0,
         device: str | None = None,
         dtype: str = "float64",
@@ -290,15 +291,15 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         """The inner layers that n_components describes, of which the first sees the data; a share of the variance
         decides the size of one.
         """
-        given = self.n_components
+        sizes = self.n_components
         if self._share is not None:
-            given = 1
-        if not (is_count(given) or isinstance(given, list | tuple)):
+            sizes = 1
+        if not (is_count(sizes) or isinstance(sizes, list | tuple)):
             raise ValueError(
                 "n_components must be a positive integer, a share of the variance between 0 and 1, or a list of inner "
-                f"layers; got {given!r}."
+                f"layers; got {sizes!r}."
             )
-        entries = list(given) if isinstance(given, list | tuple) else [given]
+        entries = list(sizes) if isinstance(sizes, list | tuple) else [sizes]
         if not entries:
             raise ValueError("n_components is an empty list: an autoencoder needs at least one inner layer.")
         layers = []
@@ -313,8 +314,8 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
 
     @property
     def _share(self) -> float | None:
-        given = self.n_components
-        return float(given) if is_real(given) and not is_count(given) and 0 < given < 1 else None
+        share = self.n_components
+        return float(share) if is_real(share) and not is_count(share) and 0 < share < 1 else None
 
     def _approximation(self) -> Nystroem | None:
         if self.batch_size is None or self.approximation is not None:
@@ -348,7 +349,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         X : array-like of shape (n_samples, n_features), or a sequence of what the kernel takes
             Training data; with a precomputed kernel, their Gram matrix; with an approximation, also in Dask.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
-            Numbers or class labels that the codes shall serve, if ``supervision`` is positive; otherwise ignored.
+            Numbers or class labels that the codes shall serve, if ``supervision`` is not 0; otherwise ignored.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights in the mean distortion: a sample of weight 2 counts as two, one of weight 0 as none.
         groups : array-like of shape (n_samples,), default=None
@@ -363,7 +364,10 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         first = self._first_kernel(X)
         samples, inputs = self._samples(first, X, sample_weight, groups)
         problem = self._problem(first, samples, inputs, y)
-        solution = problem.solve(problem.choose(self._search_settings(problem.seed, self.criterion)))
+        settings = self._search_settings(problem.seed, self.criterion)
+        problem = problem.settled(settings)
+        solution = problem.solve(problem.choose(settings))
+        self.supervision_ = problem.model.label_weight
         if solution.collapsed:
             warn(
                 "The codes have collapsed to a constant, also from other starts: encoder_alpha outweighs what codes "
@@ -403,7 +407,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
             last=last_solution(self),
             target="kernel" if gaps and isinstance(self.target, str) and self.target == "auto" else self.target,
             share=self._share,
-            supervision=self.supervision,
+            supervision="auto" if isinstance(self.supervision, str) else float(self.supervision),
             batch_size=self.batch_size,
         )
         later = [(f"Layer {i} of n_components", layer.domain) for i, layer in enumerate(layers)][1:]
@@ -414,13 +418,16 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
                     "kernel sees the data themselves."
                 )
         how = self._representation(sparse=isinstance(inputs, SparseRows))
-        labels = partial(label_columns, y) if self.supervision > 0 else None
+        if model.supervision == "auto" and inputs is None:
+            raise ValueError("supervision='auto' compares fits to samples in memory; got Dask. Give a number.")
+        wanted = y is not None if model.supervision == "auto" else model.label_weight > 0
+        labels = partial(label_columns, y) if wanted else None
         problem = AutoencoderProblem(samples, model, how, seed=seed, inputs=inputs, labels=labels)
         if (n := len(problem.seen)) < 2:
             raise ValueError(f"Found {n} sample (n_samples = {n}): an autoencoder needs at least 2.")
         return problem
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         try:
             first = self._first_kernel()
@@ -464,7 +471,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         return self.function_.inputs(self._new_inputs(X, self.function_.kernel))
 
     def _network(self) -> torch.nn.Module:
-        """The encoder."""
+        """The network of the encoder, from data to codes."""
         return CompositionNetwork([f.loaded for f in self.function_.inner[: self.code_layer_ + 1]]).cpu()
 
     def _codes(self, X: Data) -> Tensor:
@@ -508,13 +515,13 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         if X.shape[0] == X.shape[1] and np.array_equal(plain(X), self.X_fit_):
             return X.diagonal()
         statistics = self.statistics_
-        known = statistics.constant_norm if strict else statistics.mean_squared_norm
-        if known is None:
+        squared_norm = statistics.constant_norm if strict else statistics.mean_squared_norm
+        if squared_norm is None:
             raise ValueError(
                 "With kernel='precomputed', k(x, x) of new samples is not in k(X, X_train), and the training samples "
                 "do not all have the same. Pass diagonal=, or a kernel object in the place of 'precomputed'."
             )
-        return X.new_full((len(X),), known)
+        return X.new_full((len(X),), squared_norm)
 
     # -- pre-images ---------------------------------------------------------------------------------------------------
     def _preimage(self, values: Tensor, candidates: Data, diagonal: object) -> Data:
@@ -546,10 +553,10 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         distance = preimage.distances(values, space.coordinates(prepared), norms)
         if how == "weighted":
             return plain(preimage.weighted(distance) @ prepared.to(values))
-        chosen = preimage.nearest(distance)
+        numbers = preimage.nearest(distance)
         if domain == "gram":
-            return plain(chosen)
-        return objects[plain(chosen)] if isinstance(objects, np.ndarray) else [objects[int(i)] for i in chosen]
+            return plain(numbers)
+        return objects[plain(numbers)] if isinstance(objects, np.ndarray) else [objects[int(i)] for i in numbers]
 
     # -- codes and back -----------------------------------------------------------------------------------------------
     def transform(self, X: Data) -> np.ndarray:
@@ -705,55 +712,3 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
 
     deep_kernel_ = DeepKernelRegressor.deep_kernel_
     to_torch = DeepKernelRegressor.to_torch
-
-
-# -- labels as further targets ----------------------------------------------------------------------------------------
-def label_columns(y: Data, rows: np.ndarray) -> np.ndarray:
-    """Columns for the labels of some samples, NaN where one is missing: numbers (floats) as they are, classes (anything
-    else) as one column each."""
-    if y is None:
-        raise ValueError("supervision is positive, but fit got no y. Pass labels, or set supervision=0.")
-    y, n = np.asarray(plain(rows_of(y, rows))), len(rows)
-    if y.ndim not in (1, 2) or len(y) != n:
-        raise ValueError(f"y must have shape ({n},) or ({n}, n_outputs), one row a sample; got {y.shape}.")
-    if y.dtype.kind not in "fiubUSO":
-        raise ValueError(f"y must hold numbers or class labels; got entries of type {y.dtype}.")
-    return np.concatenate([_columns(column) for column in y.reshape(n, -1).T], axis=1)
-
-
-def rows_of(y: Data, rows: np.ndarray) -> Data:
-    """The labels of some samples, which may be all; what does not fit is left to be complained about."""
-    if y is None:
-        return y
-    if is_dask(y):
-        return np.asarray(as_rows(y, "y")[rows].compute())
-    labels = np.asarray(plain(y))
-    return labels[rows] if labels.ndim and len(labels) > max(len(rows), rows[-1]) else y
-
-
-def _columns(column: np.ndarray) -> np.ndarray:
-    """One output of y: numbers as they are, classes one-hot; NaN where it is missing."""
-    missing = np.array([_is_missing(entry) for entry in column])
-    if missing.all():
-        raise ValueError("Every label in y is missing (NaN or None): there is nothing for codes to serve.")
-    known = column[~missing]
-    if known.dtype == object and all(isinstance(entry, float) for entry in known):
-        known = known.astype(float)
-    if known.dtype.kind == "f":
-        if np.isinf(known).any():
-            raise ValueError("Input y contains infinity.")
-        values = known[:, None].astype(float)
-    else:
-        try:
-            values = (known[:, None] == np.unique(known)).astype(float)
-        except TypeError as error:
-            raise ValueError(f"The class labels in y must be of one type ({error}).") from error
-    filled = np.full((len(column), values.shape[1]), np.nan)
-    filled[~missing] = values
-    return filled
-
-
-def _is_missing(entry: object) -> bool:
-    if entry is None or is_pandas_na(entry):
-        return True
-    return isinstance(entry, float | np.floating) and bool(np.isnan(entry))

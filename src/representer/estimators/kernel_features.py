@@ -7,14 +7,14 @@ from typing import Any, Self
 import numpy as np
 import torch
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from representer.approximation import Approximation, Nystroem, RandomFeatures, TensorSketch, approximation_error
-from representer.estimators.base import KernelLearner, fitting
+from representer.approximation import Approximation, Nystroem, approximation_error
+from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting
 from representer.estimators.validation import DTYPES, check_inputs, seed_of
 from representer.functions import FeatureFunction, FeatureNetwork, StoredFeatures
-from representer.kernels import Kernel, as_kernel
-from representer.kernels.suggest import one_kernel, single_kernel
+from representer.kernels import Kernel, as_kernel, one_kernel, single_kernel
 from representer.operators import Adapted, Representation, original, takes_sparse
 from representer.samples import Block, Data, InMemory, OnDask, Samples, SparseRows, count, is_dask, plain
 from representer.samples import rows as limits
@@ -77,10 +77,10 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLe
 
     def __init__(
         self,
-        kernel: Any = "auto",
+        kernel: KernelLike = "auto",
         approximation: Approximation | None = None,
         *,
-        random_state: Any = None,
+        random_state: RandomState = None,
         device: str | None = None,
         dtype: str = "float64",
     ):
@@ -97,9 +97,9 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLe
     @property
     def _any_kernel(self) -> bool:
         """Does the approximation take any kernel? What is suggested for sparse rows and gaps has no other features."""
-        return not isinstance(self.approximation, RandomFeatures | TensorSketch)
+        return getattr(self.approximation, "any_kernel", True)
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = False  # a Gram matrix has no approximation
         if isinstance(self.kernel, str):
@@ -127,8 +127,8 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLe
             The fitted transformer.
         """
         self._check()
-        given = single_kernel(self.kernel, X, "auto", incomplete=self._any_kernel)
-        kernel = self.named_kernel(given) if isinstance(given, str) else as_kernel(given)
+        stated = single_kernel(self.kernel, X, "auto", incomplete=self._any_kernel)
+        kernel = self.named_kernel(stated) if isinstance(stated, str) else as_kernel(stated)
         kernel = kernel.__sklearn_clone__().numbers()
         seed = seed_of(self.random_state)
         samples, representation = self._samples(kernel, X)
@@ -171,7 +171,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLe
         return self.features_.landmarks
 
     def _network(self) -> torch.nn.Module:
-        """The features."""
+        """The network of the feature map."""
         return FeatureNetwork(self.features_.map)
 
     def _supported_function(self) -> FeatureFunction:

@@ -7,13 +7,13 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from representer.approximation import Approximation, Falkon
-from representer.approximation.base import needed_features
-from representer.estimators.base import KernelLearner, fitting
+from representer.approximation import Approximation, Falkon, needed_features
+from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting
 from representer.estimators.validation import (
     DTYPES,
     Check,
@@ -33,11 +33,17 @@ from representer.inspection.intervals import (
     with_deviation,
 )
 from representer.inspection.suspects import left_out_misfits
-from representer.kernels import Stack
-from representer.kernels.suggest import stack_of
-from representer.operators import Decomposable, Operator, OperatorKernel, Representation, original, replicates
-from representer.operators.base import as_operator_kernel
-from representer.optimize import SearchSettings
+from representer.kernels import Stack, stack_of
+from representer.operators import (
+    Decomposable,
+    Operator,
+    OperatorKernel,
+    Representation,
+    as_operator_kernel,
+    original,
+    replicates,
+)
+from representer.optimize import learned_numbers
 from representer.problems.ridge import RidgeModel, RidgeProblem, RidgeSolution
 from representer.problems.stack import (
     SHRINKAGE,
@@ -45,7 +51,6 @@ from representer.problems.stack import (
     Members,
     StackProblem,
     StackSolution,
-    learned_numbers,
 )
 from representer.samples import (
     Block,
@@ -69,7 +74,6 @@ from representer.samples import (
     target_unit,
 )
 from representer.systems import Criterion, FittedSystem, StackedSystem
-from representer.systems.ridge import FalkonSystem
 from representer.values import instance_of, one_of
 
 
@@ -216,9 +220,9 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
 
     def __init__(
         self,
-        kernel: Any = "auto",
+        kernel: KernelLike = "auto",
         operator: Operator | Literal["learn"] | None = None,
-        alpha: Any = "auto",
+        alpha: ArrayLike = "auto",
         *,
         criterion: Criterion = "loo",
         fit_intercept: bool = True,
@@ -229,7 +233,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         max_time: float | str | None = None,
         tol: float = 1e-5,
         n_restarts: int = 1,
-        random_state: Any = None,
+        random_state: RandomState = None,
         verbose: int = 0,
         device: str | None = None,
         dtype: str = "float64",
@@ -377,10 +381,6 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
             for own, a in zip(kernels, alphas, strict=True)
         ]
 
-    def _settings(self) -> SearchSettings:
-        options = (self.criterion, self.max_iter, self.tol, self.n_restarts, self._seed, self.verbose)
-        return SearchSettings(*options, self._iteration_callback(), self._deadline)
-
     def _on_dask(self, kernel: OperatorKernel | Stack, X: Data, y: Data, sample_weight: Data, groups: Data) -> OnDask:
         """Samples in Dask collections, and what is known of them without a look."""
         require_targets(y)
@@ -421,13 +421,13 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
     def _with_noise(self, samples: InMemory, noise: Data) -> InMemory:
         """The samples with weights in inverse proportion to the variance of their noise; the median has weight one."""
         block = samples.samples
-        known = self._noise = check_noise(noise, plain(block.Y))
-        if known.shape[1] > 1 and self.approximation is not None:
+        deviations = self._noise = check_noise(noise, plain(block.Y))
+        if deviations.shape[1] > 1 and self.approximation is not None:
             raise ValueError(
                 "noise= of each output is for exact fits; with approximation= give that of each sample, of shape "
                 f"({len(block)},), or use approximation=None."
             )
-        w = self._represented.tensor(noise_weights(known))
+        w = self._represented.tensor(noise_weights(deviations))
         w = w[:, 0] if w.shape[1] == 1 else w
         if block.weights is not None:
             w = w * (block.weights if w.ndim == 1 else block.weights[:, None])
@@ -441,7 +441,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
             RidgeProblem(of_model, model, self._represented, seed=self._seed, inputs=inputs)
             for of_model, model in zip(own, models, strict=True)
         ]
-        settings = self._settings()
+        settings = self._search_settings(self._seed, self.criterion)
         solution: RidgeSolution | StackSolution
         if isinstance(kernel, Stack):
             weights = None if isinstance(kernel.weights, str) else np.asarray(kernel.weights, dtype=np.float64)
@@ -616,7 +616,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
 
     def _left_out_answers(self) -> tuple[np.ndarray, np.ndarray] | None:
         samples = self.system_.samples
-        if samples is None or isinstance(self.system_, FalkonSystem):
+        if samples is None or not self.system_.leaves_out:
             return None
         return self._shaped(self._unit * plain(samples.Y).astype(np.float64)), self.loo_predict_
 

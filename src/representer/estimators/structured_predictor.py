@@ -9,19 +9,19 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
+from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from representer.approximation import input_output_pair
-from representer.approximation.base import needed_features
+from representer.approximation import input_output_pair, needed_features
 from representer.estimators import validation
-from representer.estimators.base import KernelLearner, fitting
+from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting
 from representer.functions import Embedding, EmbeddingFunction, Expansion, FeatureFunction, function_network
 from representer.functions.embedding import squared_distances
 from representer.inspection.explanation import Explanation
 from representer.inspection.intervals import fold_sets
-from representer.kernels import Kernel, as_kernel, is_several
-from representer.kernels.suggest import kernels_of
+from representer.kernels import Kernel, as_kernel, is_several, kernels_of
 from representer.operators import (
     ConditionalCovariance,
     Operator,
@@ -30,10 +30,10 @@ from representer.operators import (
     original,
     replicates,
 )
-from representer.optimize import Choice, HistoryEntry, SearchSettings, keep_going
+from representer.optimize import Choice, HistoryEntry, keep_going, least_error
 from representer.preimage import Candidates, Decoder, LabelSet, as_decoder, candidate_scores
 from representer.preimage.base import check_width
-from representer.problems.stack import SHRINKAGE, least_error
+from representer.problems.stack import SHRINKAGE
 from representer.problems.structured import StructuredProblem, Task, add_batch, calibrated, gram_losses
 from representer.samples import (
     Data,
@@ -201,10 +201,10 @@ class StructuredPredictor(KernelLearner):
 
     def __init__(
         self,
-        kernel: Any = "auto",
-        output_kernel: Any = "rbf",
+        kernel: KernelLike = "auto",
+        output_kernel: KernelLike = "rbf",
         operator: Any = None,
-        alpha: Any = "auto",
+        alpha: ArrayLike = "auto",
         *,
         n_components: Any = "auto",
         fit_intercept: bool = False,
@@ -218,7 +218,7 @@ class StructuredPredictor(KernelLearner):
         max_time: float | str | None = None,
         tol: float = 1e-5,
         n_restarts: int = 1,
-        random_state: Any = None,
+        random_state: RandomState = None,
         verbose: int = 0,
         device: str | None = None,
         dtype: str = "float64",
@@ -244,12 +244,12 @@ class StructuredPredictor(KernelLearner):
         self.device = device
         self.dtype = dtype
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         return tags
 
-    def set_params(self, **params: Any) -> Any:
+    def set_params(self, **params: Any) -> Self:
         """Set parameters, ``decoder__max_iter`` also where the decoder is given by its name."""
         if any(name.startswith("decoder__") for name in params):
             decoder = params.get("decoder", self.decoder)
@@ -309,9 +309,7 @@ class StructuredPredictor(KernelLearner):
         self._resolved_decoder(problem.model.output_kernel, pairs.outputs)  # refuses it before anything is computed
         if problem.chooses:
             check_left_out(len(pairs), pairs.known(pairs.groups))
-        options = ("loo", self.max_iter, self.tol, self.n_restarts, seed, int(self.verbose))
-        settings = SearchSettings(*options, callback, self._deadline)
-        problem, choice = least_error(problems, settings)
+        problem, choice = least_error(problems, self._search_settings(seed, "loo", callback))
         self.history_, self.n_iter_ = choice.history, choice.n_iter
         self._keep(choice, *problem.solve(choice))
 
@@ -377,9 +375,9 @@ class StructuredPredictor(KernelLearner):
             return None
 
         def splits(pairs: Pairs) -> list[tuple[np.ndarray, np.ndarray]]:
-            known = pairs.known(pairs.groups)
-            groups = None if known is None else np.unique(plain(known), return_inverse=True)[1]
-            folds = validation.Folds(len(pairs), self.cv, seed, groups=groups)()
+            numbers = pairs.known(pairs.groups)
+            groups = None if numbers is None else np.unique(plain(numbers), return_inverse=True)[1]
+            folds = validation.folds_of(len(pairs), self.cv, seed, groups=groups)()
             return [(train.numpy(), test.numpy()) for train, test in folds]
 
         loss = None if self.task_loss is None else self._task_loss
@@ -392,15 +390,15 @@ class StructuredPredictor(KernelLearner):
         """The samples in memory."""
         inputs = validation.check_inputs(self, X, kernel, reset=True)
         y = as_collection(y, output.domain, "y must hold one output for each sample")
-        known, labelled = labelled_outputs(output.domain, y)
-        outputs, self._flat = validation.check_outputs(output, known, reset=True)
+        present, labelled = labelled_outputs(output.domain, y)
+        outputs, self._flat = validation.check_outputs(output, present, reset=True)
         check_lengths(count(inputs), len(outputs) if labelled is None else len(y))
         if labelled is not None and not isinstance(self._operator(), ConditionalCovariance):
             raise ValueError(
                 f"{len(y) - len(labelled)} inputs have no output. They take part in operator='conditional_covariance' "
                 f"only; leave them out for operator={self.operator!r}."
             )
-        self._kind = integer_type(known) if output.domain == "vectors" else None
+        self._kind = integer_type(present) if output.domain == "vectors" else None
         weights = validation.check_weights(sample_weight, X)
         numbers = check_groups(groups, count(inputs))
         how = self._representation(sparse=isinstance(inputs, SparseRows))
@@ -667,8 +665,8 @@ class StructuredPredictor(KernelLearner):
             X (n_queries, n_features) to what ``score_candidates(X, candidates)`` gives.
         """
         check_is_fitted(self)
-        chosen = self._candidates() if candidates is None else candidates
-        return function_network(self._score_function(chosen))
+        outputs = self._candidates() if candidates is None else candidates
+        return function_network(self._score_function(outputs))
 
     def predict_set(self, X: Data, coverage: float = 0.9, candidates: Data = None) -> np.ndarray:
         """Which candidates cannot be excluded, with a guarantee: CV+ (Romano, Sesia and Candès, 2020).
@@ -755,6 +753,7 @@ class StructuredPredictor(KernelLearner):
         top: int | None = None,
         coverage: float | None = None,
         support: bool = False,
+        parts: bool = False,
     ) -> Explanation:
         """Say why: what each training input contributes to the score of each candidate.
 
@@ -771,6 +770,8 @@ class StructuredPredictor(KernelLearner):
             Outputs have sets instead of intervals (``predict_set``).
         support : bool, default=False
             With True, the explanation has the ``support`` of each query by the training samples.
+        parts : bool, default=False
+            With True, it has what each part of a query, an atom or a column for instance, adds to the scores.
 
         Returns
         -------
@@ -779,7 +780,7 @@ class StructuredPredictor(KernelLearner):
         """
         check_is_fitted(self)
         function = self._score_function(self.predict(X) if candidates is None else candidates)
-        explanation = self._explanation(function, X, top, coverage)
+        explanation = self._explanation(function, X, top, coverage, parts=parts)
         return replace(explanation, support=self.support(X)) if support else explanation
 
     def _score_function(self, candidates: Data) -> Expansion | FeatureFunction:

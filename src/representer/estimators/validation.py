@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,37 +13,29 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import assert_all_finite, check_array, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, _num_samples, column_or_1d, validate_data
-from torch import Tensor
 
 from representer.approximation import Approximation, check_bare
-from representer.kernels import (
-    Domain,
-    Kernel,
-    Stack,
-    is_frame,
-)
-from representer.kernels.advice import refuse_non_numbers, refuse_pictures, refuse_unordered
+from representer.kernels import Domain, Kernel, Stack, is_frame, refuse_non_numbers, refuse_pictures, refuse_unordered
 from representer.linalg import as_bytes
 from representer.notices import warn
 from representer.operators import OperatorKernel, takes_gaps, takes_sparse
 from representer.optimize import as_seconds
 from representer.samples import (
+    SQUARED_SIZES,
     Data,
+    Folds,
     Records,
     SparseRows,
+    Splitter,
     as_items,
     as_records,
-    is_single,
-    plain,
-    remembered,
-    sample_groups,
-)
-from representer.samples.targets import (
-    SQUARED_SIZES,
     check_classes,
     check_gram,
+    is_single,
+    plain,
     refuse_missing_labels,
     refuse_unknown,
+    remembered,
     require_targets,
     target_columns,
 )
@@ -321,13 +312,13 @@ def score_of_known(y: Data, predictions: np.ndarray, sample_weight: Data = None)
     from sklearn.metrics import r2_score  # here, because its import takes long
 
     targets = np.asarray(plain(y), dtype=np.float64)
-    known = ~np.isnan(targets)
-    if known.all() or targets.ndim == 1:
+    observed = ~np.isnan(targets)
+    if observed.all() or targets.ndim == 1:
         return float(r2_score(y, predictions, sample_weight=sample_weight))
     weights = None if sample_weight is None else np.asarray(plain(sample_weight))
     scores = [
         r2_score(targets[rows, j], predictions[rows, j], sample_weight=None if weights is None else weights[rows])
-        for j, rows in enumerate(known.T)
+        for j, rows in enumerate(observed.T)
         if rows.sum() > 1
     ]
     return float(np.mean(scores)) if scores else math.nan
@@ -344,127 +335,31 @@ def warn_unconverged(message: str) -> None:
 
 
 # -- folds ------------------------------------------------------------------------------------------------------------
-@dataclass(frozen=True)
-class Folds:
-    """Which samples a search looks at, and which of them are held out, by scikit-learn's conventions.
+def folds_of(
+    n: int,
+    cv: object,
+    seed: int,
+    labels: np.ndarray | None = None,
+    groups: np.ndarray | None = None,
+    kept: np.ndarray | None = None,
+    total: int = 0,
+) -> Folds:
+    """Which of n samples a search looks at, and which are held out, by scikit-learn's conventions."""
+    return Folds(n, cv, seed, labels, groups, kept, total, _splitter)
 
-    Parameters
-    ----------
-    n : int
-        The number of samples.
-    cv : int, splitter or iterable
-        A number of folds, shuffled; or splits of all n samples that somebody made.
-    seed : int
-    labels : array (n,), optional
-        The classes, from 0 on, which folds and subsets keep in proportion: each has a training row in every fold.
-    groups : array (n,), optional
-        What is held out together.
-    kept : array of int (n,), optional
-        The numbers of the samples among those that a user has passed, which a list of splits counts.
+
+def _splitter(folds: Folds, most: int) -> Splitter:
+    """Shuffled folds, of whole groups and of classes in proportion where there are some; or those of ``cv``.
+
+    There are at most as many folds as the largest class has samples, ``most``.
     """
+    from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold, check_cv
 
-    n: int
-    cv: Any
-    seed: int
-    labels: np.ndarray | None = None
-    groups: np.ndarray | None = None
-    kept: np.ndarray | None = None
-    total: int = 0  # how many samples the user has passed
-
-    def some(self, most: int) -> Tensor:
-        """All rows, or as many random ones as a search can afford: whole groups, or the classes in proportion."""
-        if self.groups is not None:
-            return torch.from_numpy(sample_groups(self.groups, most, self.seed))
-        order = torch.randperm(self.n, generator=torch.Generator().manual_seed(self.seed))
-        if self.labels is not None:
-            place = np.empty(self.n)
-            shuffled = self.labels[order.numpy()]
-            for label in np.unique(shuffled):
-                members = np.flatnonzero(shuffled == label)
-                place[members] = (np.arange(len(members)) + 0.5) / len(members)
-            order = order[torch.from_numpy(np.argsort(place, kind="stable"))]
-        return order[:most].sort().values
-
-    def __call__(self, rows: Tensor | None = None) -> list[tuple[Tensor, Tensor]]:
-        """Training and held-out rows of all samples; with ``rows`` as positions among these.
-
-        A number of folds splits the rows; of splits that somebody made, the rows have a part.
-        """
-        if rows is not None and is_count(self.cv):
-            index = rows.numpy()
-            labels, groups = (None if a is None else a[index] for a in (self.labels, self.groups))
-            return Folds(len(rows), self.cv, self.seed, labels, groups)()
-        splits, labels = self._splits(), self.labels
-        if rows is not None:
-            place = np.full(self.n, -1)
-            place[rows.numpy()] = np.arange(len(rows))
-            splits = [(place[training], place[held_out]) for training, held_out in splits]
-            splits = [(training[training >= 0], held_out[held_out >= 0]) for training, held_out in splits]
-            labels = None if labels is None else labels[rows.numpy()]
-        splits = [_with_all_classes(labels, *split) for split in splits if len(split[0])]
-        splits = [(training, held_out) for training, held_out in splits if len(held_out)]
-        if not splits:
-            used = self.n if rows is None else len(rows)
-            raise ValueError(
-                f"No split of cv={self.cv!r} has both training and held-out samples among the {used} that are used. "
-                "Give larger parts, or a number of folds."
-            )
-        return [(torch.from_numpy(training), torch.from_numpy(held_out)) for training, held_out in splits]
-
-    def _splits(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        n, labels, groups = self.n, self.labels, self.groups
-        most = n if labels is None else int(np.bincount(labels).max())
-        if n < 2:
-            raise ValueError("Found 1 sample (n_samples = 1), of which none can be held out.")
-        if most < 2:
-            raise ValueError(
-                "No class has two samples, so that none can be held out to choose hyperparameters or to calibrate. "
-                "Give numbers for all of them and calibration=None, or more samples."
-            )
-        if groups is not None and groups.max() == 0:
-            raise ValueError("All samples are in one group, of which none can be held out. Give at least two groups.")
-        if is_count(self.cv):
-            splitter = self._folds(min(self.cv, max(2, most)))
-        elif not hasattr(self.cv, "split") and self.kept is not None:
-            return [(self._places(training), self._places(held_out)) for training, held_out in self.cv]
-        else:
-            from sklearn.model_selection import check_cv  # here, because its import takes long
-
-            splitter = check_cv(self.cv, labels, classifier=labels is not None)
-        blank = np.zeros((n, 1))
-        parts = splitter.split(blank, blank[:, 0] if labels is None else labels, groups)
-        every = np.arange(n)
-        try:
-            return [(every[training], every[held_out]) for training, held_out in parts]
-        except IndexError as error:
-            raise ValueError(f"cv={self.cv!r} does not fit to {n} samples: {error}.") from error
-
-    def _places(self, rows: Any) -> np.ndarray:
-        """Where the samples that a user has numbered stand among those that are kept."""
-        assert self.kept is not None
-        numbers = np.arange(len(rows))[rows] if np.asarray(rows).dtype == bool else np.asarray(rows)
-        if len(numbers) and not (numbers.max() < self.total and numbers.min() >= -self.total):
-            raise ValueError(f"cv={self.cv!r} does not fit to {self.total} samples: it numbers more of them.")
-        place = np.full(self.total, -1)
-        place[self.kept] = np.arange(self.n)
-        return place[numbers][place[numbers] >= 0]
-
-    def _folds(self, k: int) -> Any:
-        """Shuffled folds, of whole groups and of classes in proportion where there are some."""
-        from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold
-
-        options: dict[str, Any] = {"shuffle": True, "random_state": self.seed}
-        if self.groups is not None:
-            k = min(k, int(self.groups.max()) + 1)
-            return GroupKFold(k, **options) if self.labels is None else StratifiedGroupKFold(k, **options)
-        return KFold(k, **options) if self.labels is None else StratifiedKFold(k, **options)
-
-
-def _with_all_classes(
-    labels: np.ndarray | None, training: np.ndarray, held_out: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Samples of a class that is held out entirely move to the training part."""
-    if labels is None:
-        return training, held_out
-    alone = ~np.isin(labels[held_out], labels[training])
-    return np.append(training, held_out[alone]), held_out[~alone]
+    if not is_count(folds.cv):
+        splitter: Splitter = check_cv(folds.cv, folds.labels, classifier=folds.labels is not None)
+        return splitter
+    k, groups = min(folds.cv, max(2, most)), folds.groups
+    k = k if groups is None else min(k, int(groups.max()) + 1)
+    kinds = (KFold, StratifiedKFold) if groups is None else (GroupKFold, StratifiedGroupKFold)
+    shuffled: Splitter = kinds[folds.labels is not None](k, shuffle=True, random_state=folds.seed)
+    return shuffled

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from html import escape
 from typing import Any, Self
 
 import numpy as np
@@ -14,8 +15,8 @@ from torch import Tensor
 from representer.kernels import Kernel
 from representer.linalg import by_rows, row_blocks
 from representer.operators import Decomposable, OperatorKernel, Representation, mean_kernel, original
-from representer.samples import Array, Data, count, plain, same_features, take
-from representer.samples.rows import evenly_spaced
+from representer.samples import Array, Data, count, evenly_spaced, plain, same_features, take
+from representer.values import Value, tree_html
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,11 @@ class Function(ABC):
         terms, values = self.magnitudes(points).amax(0), self(points).abs().amax(0).clamp(min=size)
         return float(torch.where(terms == 0, 1.0, terms / values).max())
 
+    def _repr_html_(self) -> str:
+        """The function in a notebook: its kernels as trees, functions inside of it, and the shapes of its arrays."""
+        rows = "".join(_field_html(name, value) for name, value in self.state().items() if value is not None)
+        return f"<div style='font-size:.9em'><b>{type(self).__name__}</b><ul style='margin:0'>{rows}</ul></div>"
+
     def state(self) -> dict[str, Any]:
         """The fields, which make the function again (``from_state``)."""
         return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
@@ -120,6 +126,19 @@ class Function(ABC):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
+
+
+def _field_html(name: str, value: Any) -> str:
+    """A field of a function as an entry of a list."""
+    if isinstance(value, Value):
+        return f"<li>{tree_html(value, name)}</li>"
+    if isinstance(value, tuple) and value and all(isinstance(part, Function) for part in value):
+        return f"<li>{name}: {''.join(part._repr_html_() for part in value)}</li>"
+    if isinstance(value, Function):
+        return f"<li>{name}: {value._repr_html_()}</li>"
+    shape = getattr(value, "shape", None)
+    text = f"{type(value).__name__} {tuple(shape)}" if shape is not None else repr(value)
+    return f"<li>{name}: <code>{escape(text[:80])}</code></li>"
 
 
 def in_units(unit: float, array: Array) -> Array:
@@ -216,7 +235,11 @@ class Expansion(Function):
         return values if f.intercept is None else values + f.intercept
 
     def contributions(self, X: Data) -> Tensor:
-        """The terms K(x_i, z_j) c_j, (n, m, p), of the anchors, in blocks of rows."""
+        """The terms K(x_i, z_j) c_j, (n, m, p), of the anchors, in blocks of rows.
+
+        Beside a free constant the coefficients sum to zero, and k(x, ·) may be shifted by any number: the terms are
+        then those with the least sum of squares. Wide kernels, nearly one everywhere, would have huge ones otherwise.
+        """
         f, X = self.loaded, self._inputs(X)
         m, p = f.coefficients.shape
         terms = f.coefficients.new_empty(count(X), m, p)
@@ -225,11 +248,20 @@ class Expansion(Function):
                 block = X[rows]
                 if isinstance(f.kernel, Decomposable):
                     gram = f.kernel.kernel._gram(block, f.anchors)
-                    terms[rows] = gram[:, :, None] * (f.coefficients @ f.kernel._matrix(f.coefficients))
+                    weights = f.coefficients @ f.kernel._matrix(f.coefficients)
+                    terms[rows] = (gram[:, :, None] - self._level(gram, weights)) * weights
                 else:
                     blocks = f.kernel.dense(block, f.anchors, p).reshape(-1, p, m, p)
                     terms[rows] = torch.einsum("iajb,jb->ija", blocks, f.coefficients)
         return terms
+
+    def _level(self, gram: Tensor, weights: Tensor) -> Tensor:
+        """What k(x, ·) is shifted by where weights (m, p) sum to zero, (n, 1, p): Σ_j w_j² k(x, z_j) / Σ_j w_j²."""
+        squares = (weights / weights.abs().amax(0).clamp(min=torch.finfo(weights.dtype).tiny)).square()
+        rounding = len(weights) * torch.finfo(weights.dtype).eps * weights.abs().sum(0)
+        free = (weights.sum(0).abs() <= rounding) & (squares.sum(0) > 0)
+        level = gram @ squares / torch.where(free, squares.sum(0), 1.0)
+        return torch.where(free, level, 0.0)[:, None, :]
 
     def spans(self) -> list[Span]:
         """The anchors with k of k(x, y) A, or with the mean of the outputs' kernels."""
@@ -238,7 +270,7 @@ class Expansion(Function):
 
     @property
     def terms_of(self) -> Data:
-        """The anchors."""
+        """The anchors, to which the terms of the sum belong."""
         return self.anchors
 
     @property
@@ -264,7 +296,7 @@ class Expansion(Function):
             return f.kernel.kernel._magnitudes(prepared, f.anchors) @ (f.coefficients @ A).abs()
 
     def in_units(self, unit: float) -> Expansion:
-        """The function unit·f."""
+        """The function unit·f, whose coefficients are those of f times the unit."""
         arrays = (self.coefficients, self.intercept, self.slopes)
         c, b, slopes = (None if array is None else in_units(unit, array) for array in arrays)
         return replace(self, coefficients=c, intercept=b, slopes=slopes)

@@ -17,8 +17,7 @@ from representer.functions.base import Expansion, Function, Span
 from representer.functions.features import FeatureFunction
 from representer.kernels import Kernel, Pullback
 from representer.operators import Decomposable, OperatorKernel, Representation
-from representer.samples import Data, count, plain, take
-from representer.samples.rows import evenly_spaced
+from representer.samples import Data, count, evenly_spaced, plain, take
 from representer.values import same
 
 
@@ -217,7 +216,7 @@ class Composed(Function):
         return torch.allclose(images, expected, rtol=1e-4, atol=1e-6 * float(expected.abs().max()))
 
     def in_units(self, unit: float) -> Composed:
-        """The function unit·f."""
+        """The function unit·f: only the outer function changes."""
         return replace(self, outer=self.outer.in_units(unit))
 
     @property

@@ -15,8 +15,7 @@ from representer.functions.base import Function, Span, in_units
 from representer.kernels import Kernel
 from representer.linalg import Cholesky, by_rows, row_blocks
 from representer.operators import Adapted, Representation, original, silent_repairs
-from representer.samples import Data, as_scipy, count, plain, take
-from representer.samples.rows import evenly_spaced
+from representer.samples import Data, as_scipy, count, evenly_spaced, plain, take
 
 
 @dataclass(frozen=True)
@@ -252,6 +251,6 @@ class FeatureFunction(Function):
         return take(self.features.drawn, torch.from_numpy(evenly_spaced(count(self.features.drawn), limit)))
 
     def in_units(self, unit: float) -> FeatureFunction:
-        """The function unit·f."""
+        """The function unit·f, whose coefficients are those of f times the unit."""
         b = None if self.intercept is None else in_units(unit, self.intercept)
         return replace(self, coefficients=in_units(unit, self.coefficients), intercept=b)

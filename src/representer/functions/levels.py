@@ -349,7 +349,7 @@ class Levels(Function):
 
     @property
     def terms_of(self) -> Data:
-        """The training samples."""
+        """The training samples, to which the terms of the first level belong."""
         return self.data.anchors
 
     def network(self) -> LevelsNetwork:
@@ -405,8 +405,13 @@ class LevelsNetwork(torch.nn.Module):
 
     def forward(self, X: Tensor) -> Tensor:
         """The hidden features (n, Σ s_j)."""
-        if not torch.compiler.is_compiling():
+        if not (torch.compiler.is_compiling() or X.requires_grad):
             return self.levels(X)
+        if hasattr(self, "inverses") and not all(isinstance(k, Linear | Gaussian) for k in self.levels.kernels):
+            raise ValueError(
+                "Levels are differentiated, and exported, with Gaussian and linear kernels above the first; these are "
+                f"{list(self.levels.kernels)}."
+            )
         levels, equations = self.levels, self.levels.equations
         k = levels.data.loaded.kernel._gram(X.to(self.anchors), self.anchors)
         if levels.extension == "smoother":

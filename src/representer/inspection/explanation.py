@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from html import escape
 from typing import Any
 
@@ -11,8 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.functions import Composed, Expansion, FeatureFunction, Function, Stacked, function_network
-from representer.kernels import Domain, Kernel
+from representer.functions import Composed, Expansion, FeatureFunction, Function, Stacked
+from representer.inspection.drawings import Gallery
+from representer.kernels import Kernel
 from representer.linalg import row_blocks
 from representer.operators import Adapted, Decomposable, Representation, silent_repairs
 from representer.plotting import contribution_bars
@@ -63,6 +63,14 @@ class Explanation:
         Its conformal interval, where a coverage was given.
     support : ndarray of shape (q,) or None
         How much of each query the training samples explain, from 0 to 1.
+    parts : tuple of q ndarrays of shape (n_parts,) or (n_parts, n_outputs), or None
+        What each part of a query adds, where that was asked for: of a string or a graph, the prediction now minus that
+        without the character or node; of a molecule, minus that with an unknown atom in the place of the atom; of a
+        vector or a record, the Shapley values of its columns.
+    part_names : tuple of str or None
+        The names of columns.
+    gallery : Gallery or None
+        Queries and samples, which a notebook draws.
 
     Examples
     --------
@@ -89,6 +97,9 @@ class Explanation:
     std: np.ndarray | None = None
     interval: np.ndarray | None = None
     support: np.ndarray | None = None
+    parts: tuple[np.ndarray, ...] | None = None
+    part_names: tuple[str, ...] | None = None
+    gallery: Gallery | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         return len(self.prediction)
@@ -96,10 +107,12 @@ class Explanation:
     def __getitem__(self, rows: Any) -> Explanation:
         """The explanations of some queries: a slice, or their numbers."""
         rows = [rows] if np.ndim(rows) == 0 and not isinstance(rows, slice) else rows
-        shared = {"baseline", "n_terms", "terms", "outputs", "labels"}
+        shared = {"baseline", "n_terms", "terms", "outputs", "labels", "part_names", "parts"}
         own = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in shared}
         members = own.pop("members")
         taken: dict[str, Any] = {name: None if values is None else values[rows] for name, values in own.items()}
+        if self.parts is not None:
+            taken["parts"] = tuple(self.parts[int(i)] for i in np.arange(len(self))[rows])
         return replace(self, members=None if members is None else {k: v[rows] for k, v in members.items()}, **taken)
 
     def top(self, k: int) -> Explanation:
@@ -108,10 +121,10 @@ class Explanation:
             raise ValueError(f"k must be a positive integer, the number of terms to keep; got {k!r}.")
         values = self.contributions.reshape(*self.contributions.shape[:2], -1)
         order = np.argsort(-np.linalg.norm(values, axis=2), axis=1, kind="stable")[:, :k]
-        kept = np.take_along_axis(values, order[:, :, None], 1).reshape(*order.shape, *self.contributions.shape[2:])
+        largest = np.take_along_axis(values, order[:, :, None], 1).reshape(*order.shape, *self.contributions.shape[2:])
         numbers = order if self.numbers is None else np.take_along_axis(self.numbers, order, 1)
-        rest = self.rest + self.contributions.sum(1) - kept.sum(1)
-        return replace(self, contributions=kept, numbers=numbers, rest=rest)
+        rest = self.rest + self.contributions.sum(1) - largest.sum(1)
+        return replace(self, contributions=largest, numbers=numbers, rest=rest)
 
     def by_label(self) -> dict[Any, np.ndarray]:
         """The kept contributions of the samples with each label, summed: arrays like ``prediction``."""
@@ -143,13 +156,13 @@ class Explanation:
 
     def _named_terms(self, query: int, k: int, output: int) -> tuple[list[str], np.ndarray]:
         """The names and the values of the k largest contributions to one output."""
-        kept = self[query].top(k)
-        assert kept.numbers is not None
-        values = kept.contributions[0] if kept.contributions.ndim == 2 else kept.contributions[0, :, output]
-        known = self.labels is not None and self.labels.ndim == 1
+        largest = self[query].top(k)
+        assert largest.numbers is not None
+        values = largest.contributions[0] if largest.contributions.ndim == 2 else largest.contributions[0, :, output]
+        has_labels = self.labels is not None and self.labels.ndim == 1
         names = [
-            f"{self.terms[:-1]} {i}" + (f" ({_number(self.labels[i])})" if known else "")  # type: ignore[index]
-            for i in kept.numbers[0]
+            f"{self.terms[:-1]} {i}" + (f" ({_number(self.labels[i])})" if has_labels else "")  # type: ignore[index]
+            for i in largest.numbers[0]
         ]
         return names, values
 
@@ -197,7 +210,25 @@ class Explanation:
         others = self.prediction[query] - self.baseline
         others = float(others[output] if others.ndim else others) - float(values.sum())
         last = f"<tr><td>{self.n_terms - len(names)} others</td><td style='text-align:right'>{others:+.4g}</td></tr>"
-        return f"<p>query {query}: {facts}</p><table>{rows}{last}</table>"
+        drawn = f"{self._parts_html(query, output)}{self._neighbours_html(query)}"
+        return f"<p>query {query}: {facts}</p><table>{rows}{last}</table>{drawn}"
+
+    def _neighbours_html(self, query: int) -> str:
+        """The query beside its nearest samples, as what they are."""
+        if self.gallery is None or self.neighbours is None:
+            return ""
+        return self.gallery.html(query, self.neighbours[query].tolist())
+
+    def _parts_html(self, query: int, output: int) -> str:
+        """The query with its parts in colours, or the columns that add most."""
+        if self.parts is None:
+            return ""
+        values = self.parts[query] if self.parts[query].ndim == 1 else self.parts[query][:, output]
+        if self.part_names is None:
+            return "" if self.gallery is None else f"<p>{self.gallery.coloured(query, values)}</p>"
+        order = np.argsort(-np.abs(values), kind="stable")[:SHOWN_TERMS]
+        shares = (f"{escape(self.part_names[i])} <b>{values[i]:+.4g}</b>" for i in order)
+        return f"<p>columns: {' · '.join(shares)}</p>"
 
     def plot(self, query: int = 0, k: int = 10, *, output: int | None = None, ax: Any = None) -> Any:
         """Draw the k largest contributions to one prediction as bars. Needs matplotlib (the extra ``plot``).
@@ -249,10 +280,10 @@ def explain(function: Function, X: Data, top: int | None = None) -> Explanation:
         for rows in row_blocks(n, 3 * m * p * first.element_size())
     ]
     joined: dict[str, Any] = {
-        name: np.concatenate([getattr(part, name) for part in parts])
+        name: np.concatenate([getattr(block, name) for block in parts])
         for name in ("prediction", "contributions", "rest")
     }
-    numbers = None if parts[0].numbers is None else np.concatenate([part.numbers for part in parts])
+    numbers = None if parts[0].numbers is None else np.concatenate([block.numbers for block in parts])
     terms = "features" if points is None else "samples"
     return replace(whole, numbers=numbers, terms=terms, **joined)
 
@@ -265,7 +296,8 @@ def explain_with_neighbours(function: Function, X: Data, top: int | None, fitted
     explanation, points = explain(function, X, top), points_of(function, fitted)
     kernel = None if points is None else kernel_of(function)
     neighbours = None if kernel is None else nearest(kernel, points, X, representation_of(function))
-    return replace(explanation, members=member_values(function, X) or None, neighbours=neighbours)
+    gallery = None if kernel is None else Gallery.of(kernel, X, points)
+    return replace(explanation, members=member_values(function, X) or None, neighbours=neighbours, gallery=gallery)
 
 
 def _constant(function: Function, like: Tensor) -> Tensor:
@@ -285,9 +317,12 @@ def _block(whole: Explanation, terms: Tensor, baseline: Tensor, top: int | None)
 def flat(explanation: Explanation) -> Explanation:
     """The explanation of one output without the axis of outputs."""
     changes = {name: getattr(explanation, name)[..., 0] for name in ("prediction", "baseline", "contributions", "rest")}
-    members = explanation.members
+    members, parts = explanation.members, explanation.parts
     return replace(
-        explanation, members=None if members is None else {k: v[..., 0] for k, v in members.items()}, **changes
+        explanation,
+        members=None if members is None else {k: v[..., 0] for k, v in members.items()},
+        parts=None if parts is None else tuple(effects[..., 0] for effects in parts),
+        **changes,
     )
 
 
@@ -399,48 +434,3 @@ def representation_of(function: Function) -> Representation:
     how = function.features.representation if isinstance(function, FeatureFunction) else function.representation  # type: ignore[attr-defined]
     assert isinstance(how, Representation)
     return how
-
-
-# -- changes of the input ---------------------------------------------------------------------------------------------
-def sensitivities(function: Function, X: Data, domain: Domain) -> np.ndarray | list[np.ndarray]:
-    """∂f/∂x (n, d, p) of vectors; of strings, what each character adds to each output (length, p)."""
-    if domain == "vectors" and isinstance(X, np.ndarray):
-        return gradients(function_network(function), representation_of(function).tensor(X))
-    texts = list(X)
-    if domain == "gram" or not all(isinstance(text, str) for text in texts):
-        raise ValueError(
-            "sensitivity(X) is ∂f/∂x of dense vectors, or what each character of a string adds; these inputs are "
-            f"{domain}. Ask explain(X), which says what each training sample contributes."
-        )
-    return [removal_effects(lambda points: plain(function(points)), text) for text in texts]
-
-
-def gradients(function: Callable[[Tensor], Tensor], X: Tensor) -> np.ndarray:
-    """∂f_j/∂x (n, d, p) at vectors (n, d), by automatic differentiation; rows of f depend on their own input only.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from representer.inspection.explanation import gradients
-    >>> gradients(lambda X: X**2, torch.tensor([[3.0], [4.0]])).tolist()
-    [[[6.0]], [[8.0]]]
-    """
-    X = X.detach().clone().requires_grad_()
-    values = function(X)
-    columns = [torch.autograd.grad(values[:, j].sum(), X, retain_graph=True)[0] for j in range(values.shape[1])]
-    return plain(torch.stack(columns, -1))
-
-
-def removal_effects(answer: Callable[[Sequence[str]], np.ndarray], text: str) -> np.ndarray:
-    """f(x) − f(x without its i-th character) for each of them, (length,) or (length, p).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from representer.inspection.explanation import removal_effects
-    >>> removal_effects(lambda texts: np.array([text.count("a") for text in texts]), "banana").tolist()
-    [0, 1, 0, 1, 0, 1]
-    """
-    without = [text[:i] + text[i + 1 :] for i in range(len(text))]
-    values = answer([text, *without])
-    return values[0] - values[1:]

@@ -27,11 +27,11 @@ from representer.values import is_real
 
 def check_coverage(coverage: object) -> float:
     """A number between 0 and 1, or a ValueError."""
-    if not (is_real(coverage) and 0.0 < coverage < 1.0):  # type: ignore[operator]
+    if not (is_real(coverage) and 0.0 < coverage < 1.0):
         raise ValueError(
             f"coverage must be a number between 0 and 1, such as 0.9 for nine of ten new targets; got {coverage!r}."
         )
-    return float(coverage)  # type: ignore[arg-type]
+    return float(coverage)
 
 
 def sample_masses(errors: Tensor, groups: Tensor | None = None) -> Tensor:
@@ -46,10 +46,10 @@ def sample_masses(errors: Tensor, groups: Tensor | None = None) -> Tensor:
     >>> sample_masses(torch.zeros(4, 1), torch.tensor([0, 1, 1, 2]))[:, 0].tolist()
     [0.25, 0.125, 0.125, 0.25]
     """
-    known = (~errors.isnan()).double()
+    observed = (~errors.isnan()).double()
     members = torch.arange(len(errors)) if groups is None else groups.unique(return_inverse=True)[1].cpu()
-    sizes = torch.zeros(int(members.max()) + 1, errors.shape[1], dtype=torch.float64).index_add_(0, members, known)
-    shares = known / sizes[members].clamp(min=1.0)
+    sizes = torch.zeros(int(members.max()) + 1, errors.shape[1], dtype=torch.float64).index_add_(0, members, observed)
+    shares = observed / sizes[members].clamp(min=1.0)
     return shares / ((sizes > 0).sum(0) + 1.0)
 
 
@@ -107,9 +107,9 @@ def local_power(sizes: Tensor, deviations: Tensor, masses: Tensor, coverage: flo
     >>> local_power(sizes, sizes, masses, 0.9).tolist(), local_power(sizes, sizes.flip(0), masses, 0.9).tolist()
     ([1.0], [0.0])
     """
-    known, widths = ~sizes.isnan(), []
+    observed, widths = ~sizes.isnan(), []
     for power in POWERS:
-        scales = torch.where(known, deviations.clamp(min=torch.finfo(deviations.dtype).tiny) ** power, torch.nan)
+        scales = torch.where(observed, deviations.clamp(min=torch.finfo(deviations.dtype).tiny) ** power, torch.nan)
         radius = upper_quantile((sizes / scales)[None], masses, min(coverage, float(masses.sum(0).min())))[0]
         widths.append(radius * scales.nanmean(0))
     return torch.tensor(POWERS, dtype=sizes.dtype)[torch.stack(widths).argmin(0)]
@@ -130,10 +130,10 @@ def conformal_sets(scores: Tensor, own: Tensor, masses: Tensor, coverage: float)
         1 − a: a candidate is excluded if the masses of samples that fit better exceed it. The best candidate stays.
     """
     better = (own[:, None] < scores).to(masses) * masses[:, None]
-    kept = better.sum(1) < coverage
+    is_possible = better.sum(1) < coverage
     best = scores.mean(1).argmin(1)
-    kept[torch.arange(len(kept)), best] = True
-    return kept
+    is_possible[torch.arange(len(is_possible)), best] = True
+    return is_possible
 
 
 def warn_of_few(masses: Tensor, coverage: float) -> None:
@@ -224,9 +224,9 @@ class Classifier(Protocol):
 
 def left_out_intervals(system: FittedSystem | StackedSystem, X: Data, coverage: float) -> Tensor:
     """Jackknife+ intervals (m, p, 2), weighted by the system's deviations, at checked inputs."""
-    level, known = check_coverage(coverage), system.observed_left_out()
-    sizes, deviations = (known.Y.to(known.mean) - known.mean).abs().double(), known.variance.double().sqrt()
-    masses = sample_masses(sizes, known.groups)
+    level, left_out = check_coverage(coverage), system.observed_left_out()
+    sizes, deviations = (left_out.Y.to(left_out.mean) - left_out.mean).abs().double(), left_out.variance.double().sqrt()
+    masses = sample_masses(sizes, left_out.groups)
     warn_of_few(masses, level)
     p, power = sizes.shape[1], local_power(sizes, deviations, masses, level)
     errors = (sizes / deviations**power).nan_to_num(0.0)

@@ -24,9 +24,8 @@ from representer import plotting
 from representer.functions import Function
 from representer.inspection.explanation import kernel_of, points_of, representation_of
 from representer.kernels import Kernel, Stack, seen_inside
-from representer.operators import Adapted, OperatorKernel, Representation
-from representer.samples import Data, count, plain, take
-from representer.samples.rows import evenly_spaced
+from representer.operators import Adapted, OperatorKernel, Representation, replicates
+from representer.samples import Data, TrainingSamples, count, evenly_spaced, plain, take
 
 # Samples whose Gram matrix shows the spectrum.
 SPECTRUM_ROWS = 500
@@ -69,6 +68,18 @@ class Report:
         template = resources.files("representer.inspection").joinpath("report.html").read_text(encoding="utf-8")
         page = Environment(autoescape=True, trim_blocks=True).from_string(template)
         return page.render(title=self.title, subtitle=self.subtitle, sections=self.sections)
+
+    def inline(self) -> str:
+        """The texts, facts and tables as a piece of HTML that takes the style of the page around it."""
+        parts = []
+        for section in self.sections:
+            texts = "".join(f"<p>{escape(text)}</p>" for text in (*section.texts, *section.warnings))
+            facts = "".join(f"<tr><td>{escape(a)}</td><td><b>{escape(b)}</b></td></tr>" for a, b in section.facts)
+            rows = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in section.rows)
+            code = f"<pre>{escape(section.code)}</pre>" if section.code else ""
+            tables = "".join(f"<table>{table}</table>" for table in (facts, rows) if table)
+            parts.append(f"<h4>{escape(section.title)}</h4>{texts}{tables}{code}")
+        return "".join(parts)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the page to a file."""
@@ -179,23 +190,29 @@ class Reported(Protocol):
     def _fitted_inputs(self) -> Data: ...
     def _data_kernel(self) -> Kernel | OperatorKernel | Stack: ...
     def _left_out_answers(self) -> tuple[np.ndarray, np.ndarray] | None: ...
+    @property
+    def _training_samples(self) -> TrainingSamples | None: ...
 
 
-def make_report(learner: Reported, X_test: Data, y_test: Data) -> Report:
-    """All that is known of a fitted learner; parts that it does not have are left out."""
+def make_report(learner: Reported, X_test: Data = None, y_test: Data = None, *, light: bool = False) -> Report:
+    """All that is known of a fitted learner; parts that it does not have are left out.
+
+    The light report has only what needs no computation.
+    """
     record = getattr(learner, "_record", None)
     subtitle = "" if record is None else f"fitted {record.began} in {record.seconds:.2f} s"
-    parts = [
-        _summary(learner, X_test, y_test),
-        _model(learner),
-        _spectrum(learner),
-        _left_out(learner),
-        _test(learner, X_test, y_test),
-        _relevance(learner),
-        _suspects(learner),
-        _reproduce(learner),
-    ]
-    sections = tuple(part for part in parts if part is not None)
+    parts = [_summary(learner, X_test, y_test), _model(learner), _steps(learner)]
+    if not light:
+        parts += [
+            _spectrum(learner),
+            _left_out(learner),
+            _test(learner, X_test, y_test),
+            _relevance(learner),
+            _suspects(learner),
+            _replicates(learner),
+        ]
+    parts.append(_reproduce(learner))
+    sections = tuple(section for section in parts if section is not None)
     return Report(f"{type(learner).__name__}: a report", subtitle, sections)
 
 
@@ -231,6 +248,51 @@ def _model(learner: Reported) -> Section:
     return Section("The model", (text,), tuple(facts), code=code, head=head if rows else (), rows=rows)
 
 
+def _steps(learner: Reported) -> Section | None:
+    """Where the time of a fit went, what memory it took, and what it has warned of."""
+    record = getattr(learner, "_record", None)
+    if record is None:
+        return None
+    searches = {"search over hyperparameters": "search_history_", "search over inner layers": "history_"}
+    if not hasattr(learner, "search_history_"):
+        searches = {"search": "history_"}
+    histories = {name: getattr(learner, attribute, None) for name, attribute in searches.items()}
+    rows = [(name, h[-1].seconds, str(h[-1].iteration)) for name, h in histories.items() if h]
+    left = record.seconds - sum(seconds for _, seconds, _ in rows)
+    rows.append(("everything else" if rows else "the fit", max(left, 0.0), ""))
+    memory = getattr(record, "memory", None)
+    facts = () if memory is None else (("memory that the fit added", f"{memory / 2**20:.0f} MB"),)
+    table = tuple((name, f"{seconds:.2f} s", iterations) for name, seconds, iterations in rows)
+    head = ("step", "time", "iterations")
+    warned = getattr(record, "warnings", ())
+    return Section("Time, memory, warnings", facts=facts, head=head, rows=table, warnings=tuple(warned))
+
+
+def _replicates(learner: Reported) -> Section | None:
+    """Training samples with equal inputs: what their targets differ by, no model of these inputs explains."""
+    X, kernel, samples = learner._fitted_inputs(), learner._data_kernel(), learner._training_samples
+    if X is None or kernel.domain == "gram" or samples is None:
+        return None
+    how = Representation(torch.float64, None, sparse=hasattr(X, "toarray"))
+    numbers = replicates(kernel, how.inputs(kernel, X))
+    if numbers is None:
+        return None
+    counts = np.bincount(numbers)
+    facts = [("samples with a twin", str(int(counts[counts > 1].sum()))), ("most of one kind", str(int(counts.max())))]
+    y = np.asarray(samples.y)
+    if y.ndim == 1 and y.dtype.kind == "f":
+        centred = y - (np.bincount(numbers, y) / counts)[numbers]
+        noise = float(np.sum(centred**2) / max(1, len(y) - len(counts)))
+        facts.append(("deviation among twins", f"{noise**0.5:.4g}"))
+        facts.append(("largest R² that inputs allow", f"{1.0 - noise / float(np.var(y)):.4f}"))
+    elif y.ndim == 1:
+        labels = np.unique(y, return_inverse=True)[1]
+        mixed = sum(len(np.unique(labels[numbers == i])) > 1 for i in np.flatnonzero(counts > 1))
+        facts.append(("kinds of twins with different classes", str(mixed)))
+    text = "Some training samples have equal inputs. They are left out together; their targets tell the noise."
+    return Section("Replicates", (text,), tuple(facts))
+
+
 def _spectrum(learner: Reported) -> Section | None:
     """The spectrum of the Gram matrix beside alpha."""
     function = learner._explained_function()
@@ -251,18 +313,22 @@ def _spectrum(learner: Reported) -> Section | None:
         ("effective dimension", f"{effective_dimension(spectrum, alpha):.1f} of {len(spectrum)}"),
         ("largest eigenvalue / n", f"{spectrum[0]:.3g}"),
         ("alpha / largest eigenvalue", f"{place:.2g}"),
+        ("place of alpha", f"{100 * np.log(place / LOWEST) / np.log(HIGHEST / LOWEST):.0f} % of the way up"),
     )
-    text = "Directions whose eigenvalue is above alpha are learned; those below it are shrunk to the mean."
+    text = (
+        "Directions whose eigenvalue is above alpha are learned; those below it are shrunk to the mean. The way up, in "
+        f"logarithm, is from {LOWEST:g} times the largest one, where rounding decides, to {HIGHEST:g}, a constant."
+    )
     figure = plotting.figure_svg(lambda ax: plotting.spectrum_line(spectrum, alpha, ax=ax))
     return Section("The kernel's spectrum", (text,), facts, figure=figure, warnings=tuple(warnings))
 
 
 def _left_out(learner: Reported) -> Section | None:
     """Leave-one-out predictions beside targets, or a confusion matrix."""
-    known = learner._left_out_answers()
-    if known is None:
+    left_out = learner._left_out_answers()
+    if left_out is None:
         return None
-    targets, answers = known
+    targets, answers = left_out
     if hasattr(learner, "classes_"):
         return _left_out_classes(learner, learner.classes_, targets, answers)
     targets, answers = (np.asarray(values, float).reshape(len(values), -1) for values in (targets, answers))
@@ -324,17 +390,17 @@ def _relevance(learner: Reported) -> Section | None:
     order = np.argsort(-shares)[:SHOWN]
     text = "The share of the variance of the answers that is lost where a column is not known."
     rows = tuple((names[i], f"{shares[i]:.3f}") for i in order)
-    chosen, label = [names[i] for i in order], "share of the variance"
-    figure = plotting.figure_svg(lambda ax: plotting.contribution_bars(chosen, shares[order], label=label, ax=ax))
+    shown, label = [names[i] for i in order], "share of the variance"
+    figure = plotting.figure_svg(lambda ax: plotting.contribution_bars(shown, shares[order], label=label, ax=ax))
     return Section("What matters", (text,), head=("column", "share"), rows=rows, figure=figure)
 
 
 def _suspects(learner: Reported) -> Section | None:
     """Samples that the fit without them does not expect."""
-    known = learner._left_out_answers()
-    if known is None:
+    left_out = learner._left_out_answers()
+    if left_out is None:
         return None
-    targets, answers = known
+    targets, answers = left_out
     misfit, classes = learner.misfit_, getattr(learner, "classes_", None)
     rows = []
     for i in learner.suspects_[:SHOWN]:

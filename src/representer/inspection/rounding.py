@@ -107,10 +107,10 @@ def _drowned(function: Function, points: np.ndarray, alpha: float) -> float | No
     kernel = function.data_kernel
     if kernel is None or kernel.domain != "vectors" or not has_products(kernel):
         return None
-    some = points[:: max(1, len(points) // 64)]
-    size = float(kernel.diag(some).mean())
-    some = some / (np.abs(some).max() or 1.0)  # so that squares are in range
-    variances, square = some.var(0), float((some**2).sum(1).mean())
+    sampled = points[:: max(1, len(points) // 64)]
+    size = float(kernel.diag(sampled).mean())
+    sampled = sampled / (np.abs(sampled).max() or 1.0)  # so that squares are in range
+    variances, square = sampled.var(0), float((sampled**2).sum(1).mean())
     if not (variances > 0).any():
         return None
     share = float(variances[variances > 0].min()) / square

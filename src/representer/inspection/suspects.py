@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import torch
 from torch import Tensor
 
 from representer.systems import StackedSystem
-from representer.systems.ridge import FittedSystem, SummedSystem, robust_scale
+from representer.systems.ridge import FittedSystem, robust_scale
 
 # Probabilities count as at least this one: a sample has a misfit that can be compared.
 LEAST_PROBABILITY = 1e-12
@@ -47,20 +45,10 @@ def left_out_misfits(system: FittedSystem | StackedSystem) -> np.ndarray:
         raise ValueError(
             "Misfits need the training samples, and a fit by batches or on Dask keeps none. Fit in memory."
         )
-    left = _with_all_samples(system).observed_left_out()
-    known = relative_errors((left.Y.to(left.mean) - left.mean).double(), left.variance.double())
+    left = system.with_all_samples().observed_left_out()
+    errors = relative_errors((left.Y.to(left.mean) - left.mean).double(), left.variance.double())
     if samples.weights is None:
-        return known
+        return errors
     misfits = np.full(len(samples.Y), np.nan)
-    misfits[samples.weights > 0] = known
+    misfits[samples.weights > 0] = errors
     return misfits
-
-
-def _with_all_samples(system: FittedSystem | StackedSystem) -> FittedSystem | StackedSystem:
-    """The system, where leave-one-out of sums is that of all samples in memory, not of some."""
-    if isinstance(system, StackedSystem):
-        members = tuple(_with_all_samples(member) for member in system.systems)
-        return replace(system, systems=members)  # type: ignore[arg-type]
-    if isinstance(system, SummedSystem) and system.samples is not None:
-        return system.changed(held=system.samples)
-    return system

@@ -96,7 +96,9 @@ def _advice_on_strangers(name: str, array: np.ndarray, strange: list[object], ke
         return refused("strings") + f"If they are meant as numbers, pass {name}.astype(float)."
     if name == "y":
         return refused("strings") + (
-            "Labels are for a classifier; other outputs need a StructuredPredictor with an output kernel of their kind."
+            "Labels are for a classifier; other outputs need a StructuredPredictor or ConditionalMeanEmbedding with an "
+            "output_kernel of their kind: 'delta' for labels, Spectrum(3) for strings; representer.kernels.suggest(y) "
+            "looks at them and names one."
         )
     one_column = array.ndim == 1 or array.shape[-1] == 1
     if one_column and are_smiles(texts):

@@ -434,7 +434,7 @@ class Pair(Kernel, ABC):
         return gram, number(second, "value", gram) if isinstance(second, Constant) else second._gram(*other)
 
     def _diagonals(self, X: Data) -> tuple[Tensor, Tensor]:
-        """Both diagonals."""
+        """The diagonals of the left and of the right kernel."""
         left, right = self._sides(X)
         return self.left._diag(*left), self.right._diag(*right)
 

@@ -200,7 +200,7 @@ def are_smiles(strings: Sequence[str]) -> bool:
 
 
 def has_rdkit() -> bool:
-    """Is RDKit installed?"""
+    """Can RDKit be imported here?"""
     return importlib.util.find_spec("rdkit") is not None
 
 

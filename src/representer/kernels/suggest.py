@@ -409,7 +409,7 @@ def _numbers(name: str | None, present: list[Any]) -> Finding | None:
 
 
 def _dates(name: str | None, present: list[Any]) -> Finding | None:
-    """Dates and times."""
+    """A column of dates and times, or None where an entry is none."""
     if not all(isinstance(entry, datetime.date | np.datetime64) for entry in present):
         return None
     if len(set(map(str, present))) == 1:

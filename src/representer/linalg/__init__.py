@@ -20,7 +20,7 @@ from representer.linalg.cholesky import (
     shifted,
     woodbury,
 )
-from representer.linalg.equations import Limits, broyden, jacobian, levenberg_marquardt
+from representer.linalg.equations import Limits, broyden, jacobian, least_squares, levenberg_marquardt
 from representer.linalg.memory import (
     BLOCK_BYTES,
     MemoryWarning,
@@ -28,6 +28,7 @@ from representer.linalg.memory import (
     by_rows,
     combine,
     empty_matrix,
+    peak_bytes,
     recycling,
     require,
     require_gram,
@@ -86,12 +87,14 @@ __all__ = [
     "jacobian",
     "kronecker_solve",
     "leading",
+    "least_squares",
     "levenberg_marquardt",
     "nearest_kronecker",
     "nonzero_svd",
     "note_residual",
     "noted_rounding",
     "orthonormal",
+    "peak_bytes",
     "pivoted_cholesky",
     "power_of_two",
     "recycling",

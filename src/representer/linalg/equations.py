@@ -93,7 +93,7 @@ def levenberg_marquardt(equations: Equations, start: Tensor, limits: Limits) -> 
             if not len(rows):
                 break
         weights = damping[:, None, None] * normal.diagonal(dim1=1, dim2=2).amax(1)[:, None, None]
-        step = -torch.linalg.lstsq(normal + weights * eye, right).solution[:, :, 0]
+        step = -least_squares(normal + weights * eye, right)[:, :, 0]
         new = equations(x + step, rows)
         better = new.norm(dim=1) < F.norm(dim=1)
         small = step.abs().amax(1) <= limits.tol * limits.scale
@@ -117,3 +117,20 @@ def jacobian(equations: Equations, x: Tensor, F: Tensor, rows: Tensor, scale: fl
         moved[:, b] += t
         columns.append((equations(moved, rows) - F) / t)
     return torch.stack(columns, 2)
+
+
+def least_squares(matrix: Tensor, right: Tensor) -> Tensor:
+    """The least X of those for which ‖A X − B‖ is least, of matrices (..., n, m) and (..., n, p).
+
+    By singular values: torch's default on processors, ``gelsy``, reads pivots from memory that nobody has written, so
+    that two calls with the same numbers may round differently.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from representer.linalg import least_squares
+    >>> least_squares(torch.ones(2, 1), torch.tensor([[1.0], [2.0]])).tolist()
+    [[1.5]]
+    """
+    driver = "gelsd" if matrix.device.type == "cpu" else None
+    return torch.linalg.lstsq(matrix, right, driver=driver).solution

@@ -67,6 +67,16 @@ def available_bytes() -> int | None:
     return min(sizes) if sizes else None
 
 
+def peak_bytes() -> int | None:
+    """The largest memory that this process has had so far; None where the system does not tell."""
+    try:
+        import resource
+    except ModuleNotFoundError:  # on Windows
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak
+
+
 def _free_on_machine() -> int | None:
     """What Linux calls available, or on other systems the whole memory."""
     try:

@@ -18,7 +18,7 @@ from sklearn.metrics import balanced_accuracy_score, r2_score
 from sklearn.model_selection import KFold, cross_val_predict
 from sklearn.tree import DecisionTreeClassifier
 
-from representer.values import COUNT, is_real
+from representer.values import COUNT, is_real, is_whole
 
 # A share of a bin that is rounding: codes of single precision are the least exact ones.
 EDGE = 1e-6
@@ -307,7 +307,7 @@ def _named(categorical: Sequence[int], n_factors: int) -> np.ndarray:
     """Which factors are names rather than numbers."""
     named = np.zeros(n_factors, dtype=bool)
     for j in categorical if np.ndim(categorical) == 1 else [None]:
-        if not (isinstance(j, int | np.integer) and is_real(j) and 0 <= j < n_factors):
+        if not (is_whole(j) and j < n_factors):
             raise ValueError(
                 f"categorical must be a list of factors by their number, from 0 to {n_factors - 1}; got "
                 f"{categorical!r}. (numpy.flatnonzero makes one of a mask.)"

@@ -6,6 +6,7 @@ from representer.operators.adapted import (
     Representation,
     original,
     repaired_gram,
+    replicates,
     searched,
     silent_repairs,
     takes_gaps,
@@ -28,9 +29,12 @@ from representer.operators.base import (
     as_operator,
     clipped_spectrum,
 )
+
+# Names for the rooms below, which are no part of the room's pages.
+from representer.operators.base import as_operator_kernel as as_operator_kernel
+from representer.operators.base import kernel_domain as kernel_domain
 from representer.operators.fields import CurlFree, DivergenceFree, Transformable
 from representer.operators.joint import Coordinatewise, diagonal_regularization, joint_kernel, mean_kernel
-from representer.operators.replicates import replicates
 
 __all__ = [
     "Adapted",

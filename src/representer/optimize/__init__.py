@@ -8,6 +8,7 @@ of a few unknowns.
 
 from representer.optimize.quasi_newton import lbfgs, minimise, newton, random_starts
 from representer.optimize.search import (
+    OPTIMISM,
     Callback,
     Choice,
     Deadline,
@@ -23,7 +24,9 @@ from representer.optimize.search import (
     check_limits,
     in_squared_units,
     keep_going,
+    learned_numbers,
     least,
+    least_error,
     log_spaced,
     system_alpha,
     with_gradient,
@@ -31,6 +34,7 @@ from representer.optimize.search import (
 from representer.optimize.stochastic import DivergenceError, adam
 
 __all__ = [
+    "OPTIMISM",
     "Callback",
     "Choice",
     "Deadline",
@@ -49,7 +53,9 @@ __all__ = [
     "in_squared_units",
     "keep_going",
     "lbfgs",
+    "learned_numbers",
     "least",
+    "least_error",
     "log_spaced",
     "minimise",
     "newton",

@@ -10,12 +10,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from representer.kernels import Kernel
 from representer.operators import Representation
 from representer.samples import Data, InMemory, Samples, plain, take
 from representer.systems import RidgeData, System
@@ -491,3 +492,39 @@ def system_alpha(system: System | RidgeData, candidates: Any = None, criterion: 
     # A finer grid costs only products, unless every output needs eigenvectors of its own.
     grid = log_spaced(low, high)
     return best_alpha(lambda alphas: system.path(alphas, criterion), grid, refine=system.refinable)
+
+
+# -- problems that are compared ----------------------------------------------------------------------------------------
+# Leave-one-out is exact given the hyperparameters, and optimistic once it chose them: residuals count 1 + OPTIMISM·q/n
+# times for a member of which q numbers were learned from n samples.
+OPTIMISM = 4.0
+OneProblem = TypeVar("OneProblem", bound=Problem)
+
+
+def learned_numbers(problem: Problem, choice: Choice) -> int:
+    """How many numbers were learned: hyperparameters, and alpha."""
+    values = choice.model.hyperparameter_values()
+    free = sum(values[name].numel() for name in problem.free if name in values)
+    return free + int(not isinstance(problem.model.alpha, float))
+
+
+def least_error(problems: Sequence[OneProblem], settings: object) -> tuple[OneProblem, Any]:
+    """Of problems that differ in the kernel, the one whose choice has the least squared error for left-out samples.
+
+    Errors of members that learned more numbers count more, as in a stack. A choice that was not judged loses against
+    any that was.
+    """
+    best: tuple[float, OneProblem, Any] | None = None
+    for problem in problems:
+        choice = problem.choose(settings)
+        kernel = choice.model if isinstance(choice.model, Kernel) else choice.model.kernel
+        values = kernel.hyperparameter_values()
+        learned = sum(values[name].numel() for name in problem.free)
+        factor = 1.0 + OPTIMISM * learned / problem.samples.positive_part(pairwise=False).n
+        error = np.inf if choice.value is None else choice.value * (factor**2 if choice.value > 0 else 1.0)
+        if best is None or error < best[0]:
+            best = error, problem, choice
+        if choice.interrupted:
+            break
+    assert best is not None
+    return best[1], best[2]

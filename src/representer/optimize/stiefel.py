@@ -19,6 +19,7 @@ import torch
 from scipy.sparse.linalg import LinearOperator, minres
 from torch import Tensor
 
+from representer.linalg import least_squares
 from representer.optimize.search import Monitor
 
 Point = list[Tensor]
@@ -190,7 +191,7 @@ class Anderson:
         flat = self.inputs[-1] + self.steps[-1]
         if len(self.steps) > 1:
             inputs, steps = (torch.stack(rows, 1).diff(dim=1) for rows in (self.inputs, self.steps))
-            weights = torch.linalg.lstsq(steps, self.steps[-1][:, None]).solution
+            weights = least_squares(steps, self.steps[-1][:, None])
             flat = flat - ((inputs + steps) @ weights)[:, 0]
         parts = flat.split([H.numel() for H in point])
         return [polar(matrix.view_as(H)) for matrix, H in zip(parts, point, strict=True)]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from representer.functions import Composed, Expansion, Function, Stacked
-from representer.linalg import pivoted_cholesky
+from representer.linalg import least_squares, pivoted_cholesky
 from representer.operators import Decomposable
 from representer.samples import Data, plain, take
 
@@ -157,7 +157,7 @@ def _fewest(gram: Tensor, values: Tensor, pivots: np.ndarray, tolerance: float) 
 def _projected(gram: Tensor, values: Tensor, rows: np.ndarray) -> tuple[np.ndarray, Tensor, float]:
     """The coefficients of the projection onto some anchors: f' agrees with f there; and its largest relative error."""
     index = torch.as_tensor(rows)
-    coefficients = torch.linalg.lstsq(gram[index][:, index], values[index], driver="gelsd").solution
+    coefficients = least_squares(gram[index][:, index], values[index])
     scale = values.abs().amax().clamp(min=torch.finfo(values.dtype).tiny)
     return rows, coefficients, float((gram[:, index] @ coefficients - values).abs().amax() / scale)
 

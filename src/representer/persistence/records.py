@@ -32,6 +32,8 @@ class FitRecord:
     inputs: dict[str, Any] = field(default_factory=dict)
     fingerprints: dict[str, str | None] = field(default_factory=dict)
     batches: int = 1
+    warnings: tuple[str, ...] = ()  # what the fit has said
+    memory: int | None = None  # by how many bytes the largest memory of the process has grown; None where not known
 
     @classmethod
     def of(cls, X: Data, y: Data, began: datetime, seconds: float) -> FitRecord:
@@ -49,6 +51,7 @@ class FitRecord:
             n_samples=sum(sizes) if len(sizes) == 2 else None,
             fingerprints=marks,
             batches=self.batches + 1,
+            warnings=tuple(dict.fromkeys((*self.warnings, *batch.warnings))),
         )
 
 

@@ -29,8 +29,7 @@ from torch import Tensor
 from representer.persistence.container import ModelFileError
 from representer.persistence.known import PLAIN_TYPES, Known, name_of
 from representer.persistence.molecules import molecule_record, molecule_state
-from representer.samples import SparseRows
-from representer.samples.records import ABSENT, Absent
+from representer.samples import ABSENT, Absent, SparseRows
 
 Json = Any  # what a file of JSON holds
 Node = dict[str, Json]  # what a file says of one object

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
@@ -15,12 +15,20 @@ from torch import Tensor
 from representer.functions import Chain, Expansion, Layer
 from representer.functions.chain import pivot_candidates
 from representer.kernels import Functional, Kernel, Linear
-from representer.linalg import Cholesky, factorize, pivoted_cholesky, row_blocks
+from representer.linalg import Cholesky, factorize, pivoted_cholesky, row_blocks, shifted
 from representer.operators import Decomposable, Identity, OperatorKernel, Representation, original
 from representer.optimize import OptimizeResult, SearchSettings, adam
 from representer.preimage import combination, is_linear
-from representer.problems.composition import Composition, DeepProblem, flat, random_starts
-from representer.problems.deep import DeepChoice, DeepModel, DeepRegression, DeepSolution, InnerSolution, Restore
+from representer.problems.composition import Composition, DeepProblem, KnownTargets, flat, random_starts
+from representer.problems.deep import (
+    DeepChoice,
+    DeepModel,
+    DeepRegression,
+    DeepSolution,
+    InnerSolution,
+    Restore,
+    leave_one_out_path,
+)
 from representer.samples import Data, Samples, SparseRows, count, plain, take
 from representer.values import is_real
 
@@ -342,6 +350,8 @@ def kernel_of_target(target: object, kernel: Kernel | None, *, sparse: bool) -> 
 COLLAPSED = 1e-3
 # Starts of a second search from where the first has collapsed.
 RESCUE_STARTS = 8
+# Weights of labels that are compared, and the most iterations of the fits that compare them.
+WEIGHTS, LABEL_ITERATIONS = (0.0, 0.3, 1.0, 3.0, 10.0), 60
 # A step of Adam moves a coordinate by about this share of the size that coordinates have at the start.
 RELATIVE_STEP = 0.1
 
@@ -356,16 +366,21 @@ class AutoencoderModel(DeepModel):
         Where reconstructions live.
     share : float or None
         Of the variance, which as many components keep as the first layer then has.
-    supervision : float
-        The variance of label columns beside that of the data.
+    supervision : float or "auto"
+        The variance of label columns beside that of the data; "auto" until ``settled`` finds a number.
     batch_size : int or None
         How many samples a step of the search sees; None: all.
     """
 
     target: str | Kernel = "auto"
     share: float | None = None
-    supervision: float = 0.0
+    supervision: float | Literal["auto"] = 0.0
     batch_size: int | None = None
+
+    @property
+    def label_weight(self) -> float:
+        """The number that supervision is, before it is chosen zero."""
+        return 0.0 if isinstance(self.supervision, str) else self.supervision
 
     @property
     def whole(self) -> bool:
@@ -426,7 +441,7 @@ class AutoencoderProblem(DeepRegression):
 
     @cached_property
     def space(self) -> TargetSpace:
-        """Where reconstructions live."""
+        """The space in which reconstructions live: vectors, or the RKHS of a kernel."""
         restore, data = self._encoded[2], self.data
         kernel = original(self.model.kernel if restore.kernel is None else restore.kernel)
         scalar = kernel.kernel if isinstance(kernel, Decomposable) else None
@@ -460,7 +475,7 @@ class AutoencoderProblem(DeepRegression):
                 "the samples."
             )
         scalar = isinstance(composition.kernel, Decomposable) and composition.kernel.operator is None
-        if not scalar and (isinstance(self.space, KernelSpace) or self.model.supervision > 0):
+        if not scalar and (isinstance(self.space, KernelSpace) or self.model.label_weight > 0):
             raise ValueError(
                 f"decoder_kernel={composition.kernel!r} has an output operator, which is for vectors. For targets in "
                 "an RKHS, or with supervision, give a scalar kernel."
@@ -469,16 +484,61 @@ class AutoencoderProblem(DeepRegression):
 
     def _values(self) -> Tensor:
         """The samples in the target space, and the labels that codes shall serve."""
-        if not self.model.supervision > 0:
+        if not self.model.label_weight > 0:
             return self.coordinates
         assert self.labels is not None
         columns = self.labels(self.seen.numbers)
-        return torch.cat([self.coordinates, scaled_labels(columns, self.coordinates, self.model.supervision)], 1)
+        return torch.cat([self.coordinates, scaled_labels(columns, self.coordinates, self.model.label_weight)], 1)
 
     @property
     def _is_fitted_to_all(self) -> bool:
         """Only decoders into vectors are fitted by sums."""
-        return super()._is_fitted_to_all and isinstance(self.space, FeatureSpace) and not self.model.supervision > 0
+        return super()._is_fitted_to_all and isinstance(self.space, FeatureSpace) and not self.model.label_weight > 0
+
+    # -- labels -------------------------------------------------------------------------------------------------------
+    def settled(self, settings: SearchSettings) -> Self:
+        """The problem with a number for the weight of the labels, if that is to be chosen; without labels it is zero.
+
+        It is that of some weights with whose codes a linear ridge regression predicts the labels of held-out samples
+        best, and zero unless that pays by more than a standard error. Penalties and widths are learned once, by all
+        samples that a search looks at.
+        """
+        if not isinstance(self.model.supervision, str):
+            return self
+        if self.labels is None:
+            return self._weighted(0.0, self.model.composition)
+        middle = self._weighted(WEIGHTS[len(WEIGHTS) // 2], self.model.composition)
+        chosen = middle._prepared[2].composition(middle.choose(settings).model)
+        seen, rows = self.seen, self.splits.rows
+        numbers, some = seen.numbers[rows.numpy()], None if len(rows) == len(seen) else rows
+        folds = [(numbers[train.numpy()], numbers[test.numpy()]) for train, test in self.splits.folds(some)]
+        errors = {
+            weight: torch.cat([self._weighted(weight, chosen)._label_errors(*fold, settings) for fold in folds])
+            for weight in WEIGHTS
+        }
+        return self._weighted(best_weight(errors), self.model.composition)
+
+    def _weighted(self, weight: float, composition: Composition) -> Self:
+        """The same problem with a number for the weight of the labels, and maybe numbers for what is learned."""
+        model = replace(self.model, supervision=weight, composition=composition)
+        options: dict[str, Any] = {"seed": self.seed, "inputs": self.inputs, "labels": self.labels}
+        return type(self)(self.samples, model, self.representation, **options)
+
+    def _label_errors(self, train: np.ndarray, test: np.ndarray, settings: SearchSettings) -> Tensor:
+        """Squared errors (m,) of the labels of test samples, by codes of a fit to the others, over their variance."""
+        part, labels = self.on_rows(train), self.labels
+        assert labels is not None
+        quick = replace(settings, n_restarts=1, max_iter=min(settings.max_iter, LABEL_ITERATIONS))
+        solution = part.solve(part.choose(quick))
+        function, layer = solution.function, solution.code_layer + 1
+        seen, new = (function.images(function.inputs(X))[layer] for X in (part.stored_inputs, self.unseen(train, test)))
+        columns = torch.as_tensor(labels(self.seen.numbers)).to(seen)
+        old, fresh = (columns[np.searchsorted(self.seen.numbers, rows)] for rows in (train, test))
+        center = old.nanmean(0)
+        old, fresh = old - center, fresh - center
+        known, asked = ~old.isnan().any(1), ~fresh.isnan().any(1)
+        errors = ridge_errors(seen[known], old[known], new[asked], fresh[asked])
+        return errors / old[known].square().sum(1).mean()
 
     # -- the solution -------------------------------------------------------------------------------------------------
     def minimise(
@@ -576,6 +636,23 @@ def _minimised_in_batches(
     )
     with torch.no_grad():  # of all samples: batches have decoders of their own
         return replace(result, value=problem.value(result.point[None]).item())
+
+
+def ridge_errors(Z: Tensor, Y: Tensor, new: Tensor, truth: Tensor) -> Tensor:
+    """Squared errors (m,) of targets that linear ridge regression on Z predicts, with alpha by leave-one-out."""
+    center = Z.mean(0)
+    Z, new = Z - center, new - center
+    alphas, errors = leave_one_out_path(Composition([], Decomposable(Linear()), 1.0), Z, KnownTargets(Y))
+    system = shifted(Z @ Z.mT, len(Z) * alphas[errors.argmin()])
+    C = factorize(system, name="A ridge regression on codes").solve(Y - Y.mean(0))
+    return (truth - Y.mean(0) - new @ (Z.mT @ C)).square().sum(1)
+
+
+def best_weight(errors: dict[float, Tensor]) -> float:
+    """The weight of least mean error (m,), if it is ahead of the weight zero by more than a standard error."""
+    best = min(errors, key=lambda weight: float(errors[weight].mean()))
+    gain = errors[0.0] - errors[best]
+    return best if gain.mean() > gain.std() / len(gain) ** 0.5 else 0.0
 
 
 def scaled_labels(columns: np.ndarray, coordinates: Tensor, weight: float) -> Tensor:

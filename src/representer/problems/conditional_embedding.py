@@ -17,14 +17,13 @@ from representer.kernels import Gaussian, Kernel, Laplacian
 from representer.objectives import HeldOut, LeaveOneOut
 from representer.objectives.squared import SquaredLoss
 from representer.operators import Representation, silent_repairs
-from representer.optimize import Choice, Problem, system_alpha
+from representer.optimize import Choice, Problem, least_error, system_alpha
 from representer.problems.embedding import (
     EmbeddingSearch,
     EmbeddingSettings,
     InputGram,
     held_out_rows,
 )
-from representer.problems.stack import least_error
 from representer.samples import Block, Data, Samples
 from representer.samples import rows as limits
 from representer.systems import Scope
@@ -134,7 +133,7 @@ class ConditionalProblem(Problem):
     @cached_property
     def scope(self) -> Scope:
         """Which samples are looked at, and what spans f."""
-        return Scope.of(self.pair and self.pair[0], self.samples.n)
+        return Scope.of(self.pair, self.samples.n)
 
     @cached_property
     def _adapted(self) -> Kernel:

@@ -53,6 +53,14 @@ from representer.problems.composition import (
     principal_start,
     random_starts,
 )
+from representer.problems.linear_outer import (
+    LEAST_CONVEX_WEIGHT,
+    LEAST_WEIGHT,
+    PENALTIES,
+    chosen_penalties,
+    convex_problem,
+    global_minimum,
+)
 from representer.problems.outer import OuterFit, fit_outer
 from representer.samples import Block, Data, Samples, SparseRows, digest, plain, remembered, take
 from representer.samples import rows as limits
@@ -299,6 +307,12 @@ class HyperparameterSearch:
         error = torch.stack(errors).mean().item()
         return error if math.isfinite(error) else math.inf, h, points
 
+    def tried(self) -> Choice:
+        """The best of what was tried, without a search."""
+        with torch.no_grad():
+            numbers = self.unpack(self.start).numbers()
+        return Choice(numbers, numbers.alpha, self.best)
+
     def run(self, *, max_iter: int, tol: float, callback: Callback | None, verbose: int) -> Choice:
         """Minimise the error; what was found when it is interrupted is kept."""
 
@@ -439,7 +453,7 @@ class SeenSamples:
 
     @property
     def weights(self) -> np.ndarray | None:
-        """The samples' weights."""
+        """The weights of the samples, None where all are equal."""
         return None if self.block.weights is None else plain(self.block.weights)
 
 
@@ -822,6 +836,12 @@ class DeepRegression(Problem):
             alpha, value = system_alpha(linear, criterion=self.criterion)
             model = self.beginning.composition.replace({"alpha": alpha}).numbers()
             return self._chosen(Choice(model, alpha, value), None, settings, generator)
+        try:
+            convex = self._convex_choice(settings)
+        except KeyboardInterrupt:
+            convex = _stopped(self.start)
+        if convex is not None:
+            return self._chosen(convex, None, settings, generator)
         with self._prepared[2].advice():
             images, interrupted = self._explore(settings, generator)
             if interrupted:
@@ -847,6 +867,29 @@ class DeepRegression(Problem):
         weights = targets.Y.new_ones(n) if targets.weights is None else targets.weights
         groups = None if targets.groups is None else torch.from_numpy(np.unique(targets.groups, return_inverse=True)[1])
         return RidgeData(kernel, X, targets.Y, weights, groups=groups, intercept=loss.intercept)
+
+    def _convex_choice(self, settings: SearchSettings) -> Choice | None:
+        """The penalties of a problem that is convex in all but them; None of any other."""
+        composition, proxy = self.start, self.model.loss.proxy()
+        if not set(self.free) <= set(PENALTIES) or len(composition.layers) != 1 or not self.scope.spans_all:
+            return None
+        closed = proxy.squared and self.targets.Y.shape[1] == 1
+        given = self.model.criterion if self.model.loss.squared else "auto"
+        criterion = ("loo" if closed else "validation") if given == "auto" else self.criterion
+        start, splits = self.targets.Y.new_zeros(0), self._folds(criterion)
+        folds = [self._fold(proxy, composition, criterion, [], *split, point=start) for split in splits]
+        convex = [convex_problem(fold.problem) for fold in folds]
+        known = [problem for problem in convex if problem is not None]
+        if len(known) < len(convex):
+            return None
+        least = LEAST_WEIGHT if self.model.loss.squared else LEAST_CONVEX_WEIGHT
+        choice = chosen_penalties(known, composition, self.free, settings, least=least)
+        if self.model.loss.squared or "alpha" not in self.free:
+            return choice
+        splits = self._folds("validation")
+        folds = [self._fold(proxy, choice.model, "validation", [], *split, point=start) for split in splits]
+        points = [problem.point(problem.solve()) for f in folds if (problem := convex_problem(f.problem)) is not None]
+        return self._own_alpha(choice, points, "validation", settings)
 
     def _chosen(
         self, choice: Choice, images: list[Tensor] | None, settings: SearchSettings, generator: torch.Generator
@@ -913,22 +956,29 @@ class DeepRegression(Problem):
         search = self._search(composition, loss.proxy(), self.free, folds, settings)
         if self.last_images is None:
             search.scan()
-        choice = _run(search, settings)
+        choice = self._refined(search, settings)
         last: list[Tensor] = []
         if (chain := folds[0].problem.chain) is not None:
             last = chain.with_layers(choice.model.layers).images(chain.split(folds[0].point))
         if not loss.squared and "alpha" in self.free and not choice.interrupted:
-            # The loss itself decides on its alpha, with the inner layers that squared loss has found for the folds.
-            own = [
-                self._fold(loss, choice.model, criterion, [], *split, point=fold.point)
-                for fold, split in zip(folds, splits, strict=True)
-            ]
-            search = self._search(choice.model, loss, ["alpha"], own, settings, frozen=True)
-            try:
-                choice = _run(search, settings)
-            except KeyboardInterrupt:  # before it had a first value: what squared loss has chosen is kept
-                choice = replace(choice, interrupted=True)
+            choice = self._own_alpha(choice, [fold.point for fold in folds], criterion, settings)
         return choice, last
+
+    def _refined(self, search: HyperparameterSearch, settings: SearchSettings) -> Choice:
+        """The hyperparameters where the search ends that begins at the best ones that were tried."""
+        return _run(search, settings)
+
+    def _own_alpha(self, choice: Choice, points: list[Tensor], criterion: str, settings: SearchSettings) -> Choice:
+        """The loss itself decides on its alpha, with the inner layers that squared loss has found for the folds."""
+        loss, splits = self.model.loss, self._folds(criterion)
+        own = [
+            self._fold(loss, choice.model, criterion, [], *split, point=point)
+            for split, point in zip(splits, points, strict=True)
+        ]
+        try:
+            return _run(self._search(choice.model, loss, ["alpha"], own, settings, frozen=True), settings)
+        except KeyboardInterrupt:  # before it had a first value: what squared loss has chosen is kept
+            return replace(choice, interrupted=True)
 
     def _search(
         self,
@@ -1012,7 +1062,10 @@ class DeepRegression(Problem):
     def minimise(
         self, problem: DeepProblem, starts: Tensor, settings: SearchSettings, *, description: str
     ) -> OptimizeResult:
-        """Search the inner layers from some starts."""
+        """The inner layers: by their convex problem, or by a search from some starts."""
+        convex = global_minimum(problem, settings)
+        if convex is not None:
+            return convex
         return minimise(
             problem,
             starts,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,13 +14,13 @@ from torch import Tensor
 
 from representer.functions import Composed, Layer
 from representer.kernels import Gaussian, Laplacian, Matern, Polynomial, Standardized
+from representer.linalg import least_squares
 from representer.operators import Decomposable
-from representer.optimize import Choice, Problem, SearchSettings
+from representer.optimize import OPTIMISM, Choice, Problem, SearchSettings
 from representer.problems.composition import Composition
-from representer.problems.deep import DeepChoice, DeepRegression, DeepSolution
+from representer.problems.deep import DeepChoice, DeepRegression, DeepSolution, HyperparameterSearch
 from representer.problems.stack import (
     NEGLIGIBLE,
-    OPTIMISM,
     FittedMember,
     StackChoice,
     Stacking,
@@ -29,12 +29,15 @@ from representer.problems.stack import (
 )
 from representer.samples import Block, Data, InMemory, Samples, plain
 from representer.systems.composed import ComposedSystem
-from representer.systems.ridge import ExactSystem, ridge_system
+from representer.systems.ridge import FittedSystem, ridge_system
 
 # Of fewer samples than these, held-out folds cannot tell whether an inner layer pays.
 FEWEST_SAMPLES = 20
 # Its penalty is chosen by so many of the folds; all of them decide whether it is accepted.
 SEARCHED_FOLDS = 3
+# A layer with many unknowns for its samples is a guess: so many restarts, and iterations of each, are enough for it and
+# for its refits.
+BRIEF_RESTARTS, BRIEF_ITERATIONS = 4, 30
 # The automatic layer is an affine map of all features, or to at most this many dimensions.
 LARGEST_LAYER = 20
 
@@ -52,12 +55,30 @@ class LightRegression(DeepRegression):
 
     def _explore(self, settings: SearchSettings, generator: torch.Generator) -> tuple[list[Tensor], bool]:
         if self._explored is None:
-            self._explored = super()._explore(settings, generator)
+            self._explored = super()._explore(self.brief(settings), generator)
         return self._explored
+
+    def brief(self, settings: SearchSettings) -> SearchSettings:
+        """The settings, with less of everything for a layer of many unknowns."""
+        if self.inner_is_small:
+            return settings
+        n_restarts, max_iter = min(settings.n_restarts, BRIEF_RESTARTS), min(settings.max_iter, BRIEF_ITERATIONS)
+        return replace(settings, n_restarts=n_restarts, max_iter=max_iter)
+
+    def refits(
+        self, composition: Composition, images: Sequence[Tensor], settings: SearchSettings, *, searched: bool = True
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Those of a layer with many unknowns begin where its fit to all samples began, not where that ended: in few
+        iterations it would not forget the samples that are held out."""
+        if self.inner_is_small or self.beginning.image is None:
+            return super().refits(composition, images, settings, searched=searched)
+        return super().refits(composition, [self.beginning.image], self.brief(settings), searched=searched)
 
     def choose(self, settings: SearchSettings) -> DeepChoice:
         """What is free, chosen on some of the samples, and images of all from which the last fit starts."""
         choice = super().choose(settings)
+        if not self.inner_is_small and self.beginning.image is not None:
+            return replace(choice, images=[self.beginning.image], settings=self.brief(replace(settings, n_restarts=1)))
         if choice.images is None and self._last is not None:
             choice = replace(choice, images=self._everywhere(self._last))
         return replace(choice, settings=replace(settings, n_restarts=1))  # the restarts have raced before
@@ -68,14 +89,20 @@ class LightRegression(DeepRegression):
     def _descend(
         self, composition: Composition, criterion: str, images: list[Tensor], settings: SearchSettings
     ) -> tuple[Choice, list[Tensor]]:
+        settings = self.brief(settings)
         choice, self._last = super()._descend(composition, criterion, images, settings)
         return choice, self._last
+
+    def _refined(self, search: HyperparameterSearch, settings: SearchSettings) -> Choice:
+        """Of a layer with many unknowns, the penalty is one of those that were tried."""
+        tried = not self.inner_is_small and self.last_images is None
+        return search.tried() if tried else super()._refined(search, settings)
 
     def _everywhere(self, images: list[Tensor]) -> list[Tensor]:
         """The images of all samples under the affine map that gives those of some."""
         rows, X = self.splits.rows, self.kernel_data
         ones = torch.cat([X, torch.ones_like(X[:, :1])], 1)
-        return [ones @ torch.linalg.lstsq(ones[rows], images[0], driver="gelsd").solution]
+        return [ones @ least_squares(ones[rows], images[0])]
 
 
 @dataclass(frozen=True)
@@ -226,7 +253,6 @@ def composed_system(solution: DeepSolution) -> ComposedSystem:
         intercept=problem.model.loss.intercept,
         seed=problem.seed,
     )
-    assert isinstance(outer, ExactSystem)
     system = ComposedSystem(
         alpha=outer.alpha,
         fit_intercept=outer.fit_intercept,
@@ -238,7 +264,7 @@ def composed_system(solution: DeepSolution) -> ComposedSystem:
     return system
 
 
-def held_out_predictions(solution: DeepSolution, outer: ExactSystem) -> Tensor:
+def held_out_predictions(solution: DeepSolution, outer: FittedSystem) -> Tensor:
     """The prediction (n, p) for each sample by a refit without its fold.
 
     Samples that no fold holds out have leave-one-out predictions of the outer function.

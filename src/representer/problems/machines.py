@@ -5,23 +5,34 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from representer.functions import Layer
-from representer.kernels import Kernel, Matern, Polynomial, Stack, as_kernel
-from representer.kernels.suggest import stack_of
-from representer.operators import Decomposable, OperatorKernel, Representation, takes_gaps
-from representer.operators.base import as_operator_kernel
+from representer.functions import Composed, Layer, Stacked
+from representer.kernels import Kernel, Matern, Polynomial, Stack, as_kernel, stack_of
+from representer.operators import Decomposable, OperatorKernel, Representation, as_operator_kernel, takes_gaps
 from representer.optimize import SearchSettings
-from representer.problems.composition import Composition, squared_loss
+from representer.problems.composition import (
+    Composition,
+    Loss,
+    convex_loss,
+    custom_loss,
+    interpolation_loss,
+    mean_squared_error,
+    squared_loss,
+)
 from representer.problems.deep import DeepModel, SeenSamples, Splits
 from representer.problems.depth import LARGEST_LAYER, DepthProblem, LightRegression, deepened
 from representer.problems.ridge import RidgeModel, RidgeProblem
 from representer.problems.stack import SHRINKAGE, FittedMember, Stacking, StackProblem, StackSolution
-from representer.samples import Data, Samples, SparseRows, is_dask
+from representer.samples import Data, Samples, SparseRows, is_dask, plain
 from representer.systems import Criterion
-from representer.values import is_count
+from representer.systems.composed import interpolation_error
+from representer.values import is_count, is_real
+
+# An interpolant that misses the data by more than this share of the largest target is reported.
+INTERPOLATED = 1e-6
 
 
 # -- layers -----------------------------------------------------------------------------------------------------------
@@ -30,7 +41,7 @@ def as_layer(stated: object) -> Layer:
     if isinstance(stated, Layer):
         return stated
     if is_count(stated):
-        return Layer(Polynomial(1, gamma="scale"), int(stated))  # type: ignore[call-overload]
+        return Layer(Polynomial(1, gamma="scale"), int(stated))
     if isinstance(stated, tuple | list) and len(stated) == 2:
         kernel, size = stated
         function = callable(kernel) and not isinstance(kernel, Kernel | OperatorKernel)
@@ -175,6 +186,40 @@ class Machine:
                 )
         return Composition(inner, outer, self.alpha)
 
+    def stated_loss(self, alpha: float | str, epsilon: float, delta: float, separation: float, penalty: object) -> Loss:
+        """The loss that a user states: by its name and its numbers, or as a function, with a penalty of their own."""
+        for name, value in (("epsilon", epsilon), ("separation", separation), ("delta", delta)):
+            if not (is_real(value) and 0 <= value < math.inf) or (name == "delta" and value == 0):
+                least = "positive" if name == "delta" else "not negative"
+                raise ValueError(f"{name} must be a finite number that is {least}; got {value!r}.")
+        if separation > 0 and self.loss != "interpolate":
+            raise ValueError(
+                f"separation={separation!r} is for loss='interpolate'; got loss={self.loss!r}. Leave it at 0."
+            )
+        if callable(self.loss) or penalty is not None:
+            return self._own_loss(alpha, penalty)
+        if self.loss == "squared":
+            return squared_loss(self.intercept)
+        if self.loss == "interpolate":
+            return interpolation_loss(self.intercept, separation)
+        options = {"epsilon": epsilon} if self.loss == "epsilon_insensitive" else {"delta": delta}
+        return convex_loss(str(self.loss), self.intercept, **options)
+
+    def _own_loss(self, alpha: float | str, penalty: object) -> Loss:
+        """A loss or a penalty that is a function of the user."""
+        if not callable(self.loss) and self.loss != "squared":
+            raise ValueError(
+                f"penalty= is for loss='squared' or a loss of your own; loss={self.loss!r} is penalised by alpha·‖f‖²."
+            )
+        function = self.loss if callable(self.loss) else mean_squared_error
+        if penalty is None:
+            return custom_loss(function, self.intercept, None)
+        if not callable(penalty):
+            raise ValueError(f"penalty must be None or a function of the squared norm; got {penalty!r}.")
+        if isinstance(alpha, str):
+            raise ValueError("alpha='auto' cannot be learned together with a penalty of your own; give a number.")
+        return custom_loss(function, self.intercept, lambda squared_norm: alpha * penalty(squared_norm))
+
     def solve_stack(
         self,
         stack: Stack,
@@ -246,3 +291,33 @@ class Machine:
             )
             for kernel, own in zip(stack.kernels, alphas, strict=True)
         ]
+
+
+# -- interpolants -----------------------------------------------------------------------------------------------------
+class Doubt(NamedTuple):
+    """What speaks against an interpolant, and whether it ``misses`` the data."""
+
+    message: str
+    misses: bool
+
+
+def interpolation_doubt(function: Composed | Stacked, seen: SeenSamples) -> Doubt | None:
+    """What speaks against an interpolant: images too close together, or a kernel that is too smooth."""
+    targets = plain(seen.block.Y)
+    gap, size = np.abs(plain(function(seen.inputs)) - targets).max(), np.abs(targets).max()
+    if not gap <= INTERPOLATED * size:
+        reason = "the inner layers map samples too close together. Lower their alpha, rescale y, or use separation="
+        if not (isinstance(function, Composed) and function.inner):
+            reason = "the kernel is too smooth to tell them apart. Use kernel='auto' or Matern(0.5)"
+        message = f"The interpolant misses the data by up to {gap:.2g} (largest target {size:.2g}): {reason}."
+        return Doubt(message, misses=True)
+    error = interpolation_error(function)
+    spread = float(((targets - targets.mean(0)) ** 2).sum(1).mean())
+    if error is None or not error > spread > 0:
+        return None
+    message = (
+        f"The interpolant predicts a sample that is left out worse than the mean of the others does (R² "
+        f"{1.0 - error / spread:.2g}): the outer kernel is too smooth for these targets. Use kernel='auto' or "
+        "Matern(0.5), or loss='squared' if the targets are noisy."
+    )
+    return Doubt(message, misses=False)

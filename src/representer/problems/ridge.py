@@ -35,6 +35,9 @@ from representer.values import Packing, Positive
 
 OPERATOR = "operator__matrix"
 
+# An operator is searched with the gaps in the targets for so many steps, unless more targets than these are known.
+GAPPED_STEPS, GAPPED_TARGETS = 15, 1_200
+
 
 @dataclass(frozen=True)
 class RidgeModel:
@@ -165,7 +168,8 @@ class RidgeProblem(Problem):
         """The kernel that is best with the identity, and the output operator that is best beside it.
 
         So one eigendecomposition of one Gram matrix serves the whole search over operators. Targets that are missing
-        have the values that the identity predicts: the equations of complete targets are a Kronecker product.
+        have the values that the identity predicts: the equations of complete targets are a Kronecker product. From
+        there some steps go on, of kernel and operator together and with the gaps, unless the known targets are many.
         """
         options = {"seed": self.seed, "inputs": self.inputs}
         model = replace(self.model, learn_operator=False)
@@ -174,8 +178,15 @@ class RidgeProblem(Problem):
         data = data if data.mask is None else _completed(data, identity.alpha, model)
         data = replace(data, kernel=resolve_operator(data.kernel, data, learn=True))
         choice = Search(data, [OPERATOR], model.alpha).minimised(settings, model.criterion)
-        interrupted = choice.interrupted or identity.interrupted
-        return replace(choice, history=identity.history + choice.history, interrupted=interrupted)
+        history, interrupted = identity.history + choice.history, choice.interrupted or identity.interrupted
+        gaps = self._criterion.data.observed
+        if gaps is not None and int(gaps.sum()) <= GAPPED_TARGETS and not interrupted:
+            alpha = None if math.isnan(choice.alpha) else choice.alpha
+            search = Search(replace(self._criterion.data, kernel=choice.model), self.free, model.alpha, alpha)
+            choice = search.minimised(replace(settings, max_iter=min(settings.max_iter, GAPPED_STEPS)), model.criterion)
+            history, interrupted = history + choice.history, choice.interrupted
+            choice = replace(choice, unconverged=None)  # so many steps are meant
+        return replace(choice, history=history, interrupted=interrupted)
 
     def _replicated(self) -> tuple[np.ndarray, np.ndarray] | None:
         """The scatter of targets with equal inputs, and its degrees of freedom; None where there are no such inputs."""

@@ -6,7 +6,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -14,20 +14,15 @@ from scipy.optimize import nnls
 from torch import Tensor
 
 from representer.functions import Stacked
-from representer.kernels import Kernel, Stack
+from representer.kernels import Stack
 from representer.operators import Decomposable, Operator, OperatorKernel, original
-from representer.optimize import Choice, Problem
+from representer.optimize import OPTIMISM, Choice, Problem, learned_numbers
 from representer.preimage.probabilities import calibrate_embedding, class_estimates
 from representer.problems.ridge import RidgeProblem
 from representer.samples import Block
 from representer.samples import rows as limits
 from representer.systems import FittedSystem, StackedSystem
 
-OneProblem = TypeVar("OneProblem", bound=Problem)
-
-# Leave-one-out is exact given the hyperparameters, and optimistic once it chose them: residuals count 1 + OPTIMISM·q/n
-# times for a member of which q numbers were learned from n samples.
-OPTIMISM = 4.0
 # The share λ/(1 + λ) of the correlations between the residuals of different members is taken for noise.
 DECORRELATION = 4.0
 # The precision of the prior on the logarithms of a member's lengthscales around their mean.
@@ -356,35 +351,6 @@ def _chosen(problem: Problem, settings: Any, near: Choice | None = None) -> Choi
         near = replace(near, alpha=near.alpha * samples.n / len(rows))
     choice = problem.on_rows(rows).choose(settings, near)
     return replace(choice, alpha=choice.alpha * len(rows) / samples.n)  # the noise n·alpha stays
-
-
-def learned_numbers(problem: Problem, choice: Choice) -> int:
-    """How many numbers were learned: hyperparameters, and alpha."""
-    values = choice.model.hyperparameter_values()
-    free = sum(values[name].numel() for name in problem.free if name in values)
-    return free + int(not isinstance(problem.model.alpha, float))
-
-
-def least_error(problems: Sequence[OneProblem], settings: object) -> tuple[OneProblem, Any]:
-    """Of problems that differ in the kernel, the one whose choice has the least squared error for left-out samples.
-
-    Errors of members that learned more numbers count more, as in a stack. A choice that was not judged loses against
-    any that was.
-    """
-    best: tuple[float, OneProblem, Any] | None = None
-    for problem in problems:
-        choice = problem.choose(settings)
-        kernel = choice.model if isinstance(choice.model, Kernel) else choice.model.kernel
-        values = kernel.hyperparameter_values()
-        learned = sum(values[name].numel() for name in problem.free)
-        factor = 1.0 + OPTIMISM * learned / problem.samples.positive_part(pairwise=False).n
-        error = np.inf if choice.value is None else choice.value * (factor**2 if choice.value > 0 else 1.0)
-        if best is None or error < best[0]:
-            best = error, problem, choice
-        if choice.interrupted:
-            break
-    assert best is not None
-    return best[1], best[2]
 
 
 def without_operator(kernels: list[Any]) -> tuple[list[Any], Operator | None]:

@@ -1,5 +1,6 @@
 """Where the samples of a fit are, and how they are read: in memory, or in Dask collections."""
 
+from representer.samples.folds import Folds, Splitter
 from representer.samples.in_memory import (
     Array,
     Block,
@@ -23,6 +24,10 @@ from representer.samples.in_memory import (
 )
 from representer.samples.journal import Journal, close_journal, digest, open_journal, remembered
 from representer.samples.on_dask import OnDask, as_rows, largest_target, map_rows, refuse_frames, require_dask
+
+# Names for the rooms below, which are no part of the room's pages.
+from representer.samples.records import ABSENT as ABSENT
+from representer.samples.records import Absent as Absent
 from representer.samples.records import (
     Column,
     Data,
@@ -55,6 +60,7 @@ from representer.samples.targets import (
     in_memory,
     integer_type,
     is_flat,
+    label_columns,
     labelled_outputs,
     noise_weights,
     one_hot,
@@ -62,8 +68,10 @@ from representer.samples.targets import (
     refuse_missing_labels,
     refuse_unknown,
     require_targets,
+    rows_of,
     target_unit,
 )
+from representer.samples.targets import target_columns as target_columns
 
 __all__ = [
     "SQUARED_SIZES",
@@ -71,6 +79,7 @@ __all__ = [
     "Block",
     "Column",
     "Data",
+    "Folds",
     "HeldSamples",
     "InMemory",
     "Journal",
@@ -79,6 +88,7 @@ __all__ = [
     "Records",
     "Samples",
     "SparseRows",
+    "Splitter",
     "Step",
     "TrainingSamples",
     "as_collection",
@@ -111,6 +121,7 @@ __all__ = [
     "is_missing",
     "is_single",
     "joined_groups",
+    "label_columns",
     "labelled_outputs",
     "largest_target",
     "least_noise",
@@ -128,6 +139,7 @@ __all__ = [
     "replicate_scatter",
     "require_dask",
     "require_targets",
+    "rows_of",
     "same_features",
     "sample_groups",
     "sample_rows",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -267,6 +267,13 @@ class Samples(ABC):
     def rows(self, index: np.ndarray) -> Block:
         """The samples with these numbers, which are in order, in memory."""
 
+    def recalled(self, X: Data, targets: Callable[[np.ndarray], Data], *, pairwise: bool) -> TrainingSamples | None:
+        """The samples as a user could pass them again, with stored inputs X; None where they are not in memory.
+
+        ``targets`` makes those of a user of what stands in Y.
+        """
+        return None
+
     def weighty(self) -> np.ndarray:
         """The numbers of the samples of positive weight."""
         return np.arange(self.n)
@@ -327,12 +334,17 @@ class InMemory(Samples):
 
     @property
     def held(self) -> Block:
-        """All samples."""
+        """All samples, since they are in memory."""
         return self.samples
 
     def rows(self, index: np.ndarray) -> Block:
         """The samples with these numbers; if they are all, nothing is copied."""
         return self.samples if len(index) == self.n else self.samples.rows(index)
+
+    def recalled(self, X: Data, targets: Callable[[np.ndarray], Data], *, pairwise: bool) -> TrainingSamples:
+        """The samples of positive weight as a user could pass them again."""
+        w = None if self.samples.weights is None else plain(self.samples.weights)
+        return TrainingSamples.of(X, targets(plain(self.samples.Y)), w, self.groups, pairwise=pairwise)
 
     def weighty(self) -> np.ndarray:
         """The numbers of the samples of positive weight."""

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from representer.samples.in_memory import is_dask, is_single, plain
 from representer.samples.on_dask import as_rows, require_dask
-from representer.samples.records import Data, as_records
+from representer.samples.records import Data, as_records, is_missing
 
 
 def require_targets(y: Data) -> None:
@@ -275,3 +275,49 @@ def in_memory(batch: Data) -> Data:
     if is_dask(batch):
         raise ValueError("partial_fit takes batches in memory; fit takes a Dask collection as a whole.")
     return batch
+
+
+# -- labels as further targets -----------------------------------------------------------------------------------------
+def label_columns(y: Data, rows: np.ndarray) -> np.ndarray:
+    """Columns for the labels of some samples, NaN where one is missing: numbers (floats) as they are, classes (anything
+    else) as one column each."""
+    if y is None:
+        raise ValueError("supervision is positive, but fit got no y. Pass labels, or set supervision=0.")
+    y, n = np.asarray(plain(rows_of(y, rows))), len(rows)
+    if y.ndim not in (1, 2) or len(y) != n:
+        raise ValueError(f"y must have shape ({n},) or ({n}, n_outputs), one row a sample; got {y.shape}.")
+    if y.dtype.kind not in "fiubUSO":
+        raise ValueError(f"y must hold numbers or class labels; got entries of type {y.dtype}.")
+    return np.concatenate([_columns(column) for column in y.reshape(n, -1).T], axis=1)
+
+
+def rows_of(y: Data, rows: np.ndarray) -> Data:
+    """The labels of some samples, which may be all; what does not fit is left to be complained about."""
+    if y is None:
+        return y
+    if is_dask(y):
+        return np.asarray(as_rows(y, "y")[rows].compute())
+    labels = np.asarray(plain(y))
+    return labels[rows] if labels.ndim and len(labels) > max(len(rows), rows[-1]) else y
+
+
+def _columns(column: np.ndarray) -> np.ndarray:
+    """One output of y: numbers as they are, classes one-hot; NaN where it is missing."""
+    missing = np.array([is_missing(entry) for entry in column])
+    if missing.all():
+        raise ValueError("Every label in y is missing (NaN or None): there is nothing for codes to serve.")
+    known = column[~missing]
+    if known.dtype == object and all(isinstance(entry, float) for entry in known):
+        known = known.astype(float)
+    if known.dtype.kind == "f":
+        if np.isinf(known).any():
+            raise ValueError("Input y contains infinity.")
+        values = known[:, None].astype(float)
+    else:
+        try:
+            values = (known[:, None] == np.unique(known)).astype(float)
+        except TypeError as error:
+            raise ValueError(f"The class labels in y must be of one type ({error}).") from error
+    filled = np.full((len(column), values.shape[1]), np.nan)
+    filled[~missing] = values
+    return filled

@@ -29,6 +29,8 @@ class System(ABC):
     """
 
     refinable = True  # does the criterion of more alphas cost no more than products?
+    leaves_out = True  # are there predictions by fits without a sample?
+    approximation_error: float | None = None  # that of the features, where there are some
 
     @abstractmethod
     def coefficients(self) -> Tensor:
@@ -163,9 +165,10 @@ class Scope(ABC):
     approximation: Approximation | None = None  # for so many samples
 
     @staticmethod
-    def of(approximation: Approximation | None, n: int) -> Scope:
-        """The scope of a fit to n samples."""
-        return WholeScope() if approximation is None else FeatureScope(approximation.sized(n))
+    def of(approximation: Approximation | tuple[Approximation, Approximation] | None, n: int) -> Scope:
+        """The scope of a fit to n samples; of approximations of inputs and outputs, the first one counts."""
+        first = approximation[0] if isinstance(approximation, tuple) else approximation
+        return WholeScope() if first is None else FeatureScope(first.sized(n))
 
     @abstractmethod
     def rows(self, samples: Samples, size: int, seed: int) -> np.ndarray:
@@ -221,19 +224,19 @@ class WholeScope(Scope):
     spans_all = True
 
     def rows(self, samples: Samples, size: int, seed: int) -> np.ndarray:
-        """All samples."""
+        """The numbers of all samples: an exact fit leaves none out."""
         return np.arange(samples.n)
 
     def heuristic_rows(self, samples: Samples) -> np.ndarray:
-        """All samples."""
+        """The numbers of all samples: heuristics look at them all."""
         return np.arange(samples.n)
 
     def search_size(self, n: int) -> int:
-        """All of them."""
+        """The number of samples itself: a search looks at them all."""
         return n
 
     def subset(self, samples: Samples, kernel: Kernel, inputs: Callable[[Data], Data], seed: int) -> np.ndarray:
-        """All samples."""
+        """The numbers of all samples, which span an exact solution."""
         return np.arange(samples.n)
 
     def max_rank(self, n: int) -> int | None:
@@ -252,7 +255,7 @@ class WholeScope(Scope):
         """Any kernel will do."""
 
     def require(self, holds: bool, message: str) -> None:
-        """Nothing is approximated."""
+        """Nothing is approximated, so that nothing is required."""
 
     def require_memory(self, n: int, searched: int, element_size: int, *, moved: int = 0) -> None:
         """The fit has three n × n matrices, a search eight of those samples that it looks at."""

@@ -12,7 +12,7 @@ from representer.functions import Composed, Expansion, Stacked
 from representer.linalg import factorize
 from representer.operators import Decomposable, repaired_gram, silent_repairs
 from representer.samples import Block, Data, Samples
-from representer.systems.ridge import ExactSystem, FitReport, FittedSystem, LeftOutMoments, Loss
+from representer.systems.ridge import FitReport, FittedSystem, LeftOutMoments, Loss
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,14 +26,14 @@ class ComposedSystem(FittedSystem):
     ----------
     inner : tuple of Expansion
         f_1, …, f_{L−1} as they are stored.
-    outer : ExactSystem
+    outer : FittedSystem
         That of f_L, on images of the samples.
     held_out : array (n, p)
         For each sample of positive weight, the prediction by a refit without its fold.
     """
 
     inner: tuple[Expansion, ...]
-    outer: ExactSystem
+    outer: FittedSystem
     held_out: np.ndarray
 
     @property
@@ -60,7 +60,7 @@ class ComposedSystem(FittedSystem):
         return self.outer.residual()
 
     def norm(self) -> float:
-        """‖f_L‖."""
+        """‖f_L‖, the norm of the outer function in its RKHS."""
         return self.outer.norm()
 
     def report(self, samples: Samples, loss: Loss) -> FitReport:

@@ -59,7 +59,7 @@ class WeightSystem(System):
         vars(self).update(state)
 
     def function(self) -> ConditionalEmbedding:
-        """The fitted embedding."""
+        """The fitted embedding x ↦ μ_x with the weights of this system."""
         w = self.weights.sample_weight
         shares = None if w is None else w / w.sum()
         return replace(self.targets, weights=self.weights, total_is_one=self.weights.intercept, shares=shares)
@@ -100,7 +100,7 @@ class WeightSystem(System):
         return function, log_densities
 
     def at_rest(self) -> WeightSystem:
-        """The system itself."""
+        """The system itself, which holds nothing beside its arrays."""
         return self
 
     def forget_inverse(self) -> None:
@@ -358,6 +358,19 @@ class CellSystem(SummedSystem):
     def judged(self, criterion: str | None) -> tuple[ConditionalEmbedding, Tensor | None]:
         """The fitted embedding: of cells, left-out samples decide no more."""
         return self.function(), None
+
+    def influence(self, X: Data, values: Tensor | None = None) -> Tensor:
+        """Refused: samples are summed."""
+        raise self._unavailable("Influences of samples")
+
+    def left_out_distances(self) -> Tensor:
+        """Refused: targets are summed."""
+        raise self._unavailable("Misfits of targets")
+
+    def _unavailable(self, what: str) -> ValueError:
+        return ValueError(
+            f"{what} need all samples, and a fit with cells of targets has sums of them. Fit without approximation=."
+        )
 
     def alpha_range(self) -> tuple[Tensor, Tensor]:
         """The alphas that the criterion in the RKHS of l can tell apart."""

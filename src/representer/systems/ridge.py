@@ -110,6 +110,10 @@ class FittedSystem(System):
         """The fitted f + b as a sum over the samples where it is exact; else over what it is spanned by."""
         return self.function()
 
+    def with_all_samples(self) -> Self:
+        """The system whose leave-one-out speaks of all samples, where they are in memory, and not of some."""
+        return self
+
     def with_weightless(self, left_out: Tensor) -> Tensor:
         """The predictions of ``left_out_sample`` and, where all samples are known, those for samples of weight zero."""
         return left_out
@@ -161,7 +165,7 @@ class FittedSystem(System):
 
     @abstractmethod
     def norm(self) -> float:
-        """‖f‖."""
+        """‖f‖, the norm of the fitted function in its RKHS."""
 
     def left_out_sample(self) -> tuple[Block, Tensor]:
         """Samples that stand for all, or all, and for each the prediction by the fit without its group."""
@@ -215,9 +219,9 @@ class FittedSystem(System):
         while bool((system.noise() < noise.to(system.noise())).any()) and system.alpha < RAISED * self.alpha:
             system = system.changed(alpha=2.0 * system.alpha)
         if system is not self and not silent:
-            warn(
-                f"alpha was raised from {self.alpha:.3g} to {system.alpha:.3g}: samples with equal inputs differ by "
-                "more than the noise that it stands for. Give alpha a number to keep it."
+            warn(  # without numbers: the members of a stack say the same, and the same is shown once
+                "alpha was raised to what the spread of samples with equal inputs asks for: they differ by more than "
+                "the noise that it stood for. Give alpha a number to keep it."
             )
         return system
 
@@ -734,6 +738,9 @@ class SummedSystem(FeatureSystem):
             residuals[rows], variances[rows], leverages[rows] = missed, variance, leverage
         return residuals, variances, leverages
 
+    def with_all_samples(self) -> Self:
+        return self if self.samples is None else self.changed(held=self.samples)
+
     def _everything(self) -> Block:
         """All samples of the fit."""
         if self.samples is None:
@@ -863,6 +870,7 @@ class FalkonSystem(FeatureSystem):
     constant: np.ndarray | None
     error: float
     total_weight: float
+    leaves_out = False
 
     @property
     def weight(self) -> float:
@@ -962,7 +970,7 @@ class FeatureRidge(RidgeScope):
     def start(
         self, kernel: OperatorKernel, samples: Samples, seed: int, *, intercept: bool, learned: bool, searched: bool
     ) -> RidgeData:
-        """All samples."""
+        """The data of all samples, from which an exact fit starts."""
         data = training_data(kernel, samples.rows(np.arange(samples.n)), intercept=intercept)
         m = self.approximation.size(samples.n)
         needed = 4 * samples.n * m * data.Y.element_size()
@@ -995,7 +1003,7 @@ class SummedRidge(RidgeScope):
         return training_data(kernel, samples.rows(search).positive_part(), intercept=intercept)
 
     def searched(self, data: RidgeData, seed: int) -> RidgeData:
-        """All of them."""
+        """All of the data: an exact search leaves none out."""
         return data
 
 

@@ -530,7 +530,7 @@ class SampleWeights(Function):
         return max(1.0, float(self.kernel.diag(self.anchors[:: max(1, n // 64)]).max()) * total / self.shift)
 
     def spans(self) -> list[Span]:
-        """The training inputs."""
+        """The training inputs, which span the function."""
         return [Span(self.kernel, self.anchors, self.representation, weights=self.sample_weight)]
 
     def combined(self, X: Data, values: Tensor) -> Tensor:

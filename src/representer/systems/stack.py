@@ -51,7 +51,7 @@ class StackedSystem(System):
         return self.systems[0].features
 
     @property
-    def approximation_error(self) -> float | None:
+    def approximation_error(self) -> float | None:  # type: ignore[override]
         """The largest of the members' features."""
         errors = [s.approximation_error for s in self.systems if s.approximation_error is not None]
         return max(errors) if errors else None
@@ -114,6 +114,15 @@ class StackedSystem(System):
         """Samples that stand for all, or all, and the stack's prediction for each by the fits without its group."""
         blocks, values = zip(*(system.left_out_sample() for system in self.systems), strict=True)
         return blocks[0], self.mean(list(values))
+
+    @property
+    def leaves_out(self) -> bool:  # type: ignore[override]
+        """Are there predictions by the fits of all members without a sample?"""
+        return all(system.leaves_out for system in self.systems)
+
+    def with_all_samples(self) -> StackedSystem:
+        """The systems whose leave-one-out speaks of all samples, where they are in memory, and not of some."""
+        return replace(self, systems=tuple(system.with_all_samples() for system in self.systems))
 
     def with_weightless(self, left_out: Tensor) -> Tensor:
         """The predictions of ``left_out_sample``: those of the members for samples of weight zero are not asked for."""

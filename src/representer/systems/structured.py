@@ -314,7 +314,7 @@ class RegressionInputs:
 
 
 def times(rows: Tensor, root: Tensor | None) -> Tensor:
-    """Rows times √w."""
+    """Rows (n, m) times the square roots of the samples' weights."""
     return rows if root is None else rows * root[:, None]
 
 
@@ -507,14 +507,14 @@ class DiagonalRegression:
 
     @cached_property
     def Z(self) -> Tensor:  # noqa: N802
-        """The coordinates."""
+        """The coordinates of the outputs in the directions of this operator."""
         if self.turned is not None:
             return self.regression.inputs.spectrum.vectors @ self.turned
         return self.regression.R if self.vectors is None else self.regression.R @ self.vectors
 
     @cached_property
     def rotated(self) -> Tensor:
-        """Uᵀ Z."""
+        """Uᵀ Z, the coordinates in the eigenvectors of the input Gram matrix."""
         if self.turned is not None:
             return self.turned
         inner = self.regression.rotated
@@ -534,7 +534,7 @@ class DiagonalRegression:
 
     @cached_property
     def variances(self) -> Tensor:
-        """Σ_i z_ij² (s,)."""
+        """Σ_i z_ij² (s,), the sum of squares of each coordinate."""
         inside = self.rotated.square().sum(0)
         return inside if self.outside is None else inside + self.outside.square().sum(0)
 
@@ -907,7 +907,7 @@ class StructuredSystem(System):
         return self.diagonal.solution(self.alpha)[1]
 
     def function(self) -> EmbeddingFunction:
-        """The fitted g."""
+        """The fitted function g into the RKHS of the output kernel."""
         model, anchored = self.model, self.regression.outputs.anchored
         anchors = self.samples.Y if anchored else None if self.targets is None else self.targets.landmarks
         solution = self.diagonal.solution(self.alpha)

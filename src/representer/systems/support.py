@@ -263,7 +263,7 @@ class FadingWeights(Function):
 
     @property
     def anchors(self) -> Data:
-        """The training inputs."""
+        """The training inputs, from which the support is measured."""
         return self.weights.anchors
 
     @property
@@ -292,7 +292,7 @@ class FadingWeights(Function):
         return self.weights.cancellation(limit, size)
 
     def spans(self) -> list[Span]:
-        """The training inputs."""
+        """The training inputs, which span the weights."""
         return self.weights.spans()
 
     def faded_network(self, network: torch.nn.Module, Y: Tensor) -> torch.nn.Module:
@@ -324,7 +324,7 @@ class FadingNetwork(torch.nn.Module):
 
 
 def trust(support: Tensor, reference: float, power: float) -> Tensor:
-    """min(1, s/reference)^power."""
+    """min(1, s/reference)^power: how much an answer counts where the support is s."""
     share = (support.double() / reference).clamp(max=1.0)  # in single precision a small reference would be zero
     return (share**power).to(support)
 

@@ -1,0 +1,527 @@
+"""A fitted learner and samples, asked what the page shows: records of plain values, the same live and in a file."""
+
+from __future__ import annotations
+
+import copy
+import os
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from representer.estimators import DeepKernelPCA, KernelAutoencoder
+from representer.explorer.charts import Chart, KernelComponents, NearestInverse, RidgeInverse
+from representer.explorer.drawings import Drawing, Drawings, item_of
+from representer.explorer.page import standalone
+from representer.explorer.tuning import LeftOutTargets, Tuned, Tuning
+from representer.inspection.explanation import Explanation, kernel_of, points_of, representation_of
+from representer.inspection.report import kernel_words
+from representer.inspection.suspects import class_misfits
+from representer.kernels import Kernel, seen_inside
+from representer.operators import Decomposable, Representation
+from representer.samples import Data, TrainingSamples, count, evenly_spaced, take
+
+# Points on the map, points in a file, and terms and steps that are shown.
+MOST_POINTS, EXPORTED = 20_000, 800
+KEPT, TERMS, STEPS, GRID, COARSE = 40, 8, 7, 15, 9
+THUMBNAILS, WALKS = 1500, 8
+COVERAGE = 0.9
+
+Answer = dict[str, object]
+
+
+class Explorer:
+    """A page on which a fitted learner is explored: live on this machine, or as one file.
+
+    Parameters
+    ----------
+    model : fitted learner
+        Any of the library; what it keeps of its training samples is shown.
+    X : data, optional
+        Other samples to show.
+    y : array-like, optional
+        Their targets.
+    shape : (int, int) or None, default=None
+        Height and width of pictures, where rows of numbers are some. None: square pictures are recognised.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from representer import OperatorRidge
+    >>> from representer.explorer import Explorer
+    >>> X = np.random.default_rng(0).normal(size=(30, 2))
+    >>> explorer = Explorer(OperatorRidge("rbf", alpha=0.1).fit(X, X[:, 0]))
+    >>> explorer.overview()["map"]["words"]
+    'kernel PCA of Gaussian'
+    >>> sorted(explorer.overview()["colours"])
+    ['error', 'support', 'target']
+    """
+
+    def __init__(self, model: Any, X: Data = None, y: Data = None, *, shape: tuple[int, int] | None = None) -> None:
+        own = X is None
+        samples, kept = _kept(model)
+        inputs = kept if own else model._new_inputs(X, model._data_kernel())
+        if inputs is None or (samples is not None and samples.pairwise and not own):
+            raise ValueError(
+                f"This {type(model).__name__} keeps no training samples that can be shown. Give some: --data file on "
+                "the command line, or Explorer(model, X)."
+            )
+        targets = (None if samples is None else samples.y) if own else y
+        self.total = inputs.shape[0] if hasattr(inputs, "shape") else count(inputs)
+        rows = evenly_spaced(self.total, MOST_POINTS)
+        self.own, self.n = own, len(rows)
+        self.rows = rows
+        self.X = inputs if len(rows) == self.total else take(inputs, torch.from_numpy(rows))
+        self.y = _checked_targets(targets, self.total, rows)
+        names = getattr(model, "feature_names_in_", None)
+        self.model = copy.copy(model)
+        if isinstance(inputs, np.ndarray):  # whose columns have no names any more
+            self.model.__dict__.pop("feature_names_in_", None)
+        self.pairwise = self._domain == "gram"
+        numbers = Drawings("number")
+        self.drawings = numbers if self.pairwise else Drawings.of(self.X, self._kernel, names, shape)
+
+    # -- the model ----------------------------------------------------------------------------------------------------
+    @property
+    def _domain(self) -> str:
+        return str(self.model._data_kernel().domain)
+
+    @cached_property
+    def _function(self) -> Any:
+        return self.model.function_ if isinstance(self.model, DeepKernelPCA) else self.model._explained_function()
+
+    @cached_property
+    def _kernel(self) -> Kernel | None:
+        """The scalar kernel of the data."""
+        if isinstance(self.model, DeepKernelPCA):
+            return _scalar(self.model.function_.data.kernel)
+        kernel = kernel_of(self._function) if hasattr(self.model, "function_") else None
+        return kernel if kernel is not None else _scalar(getattr(self.model, "kernel_", None))
+
+    @cached_property
+    def _how(self) -> Representation:
+        try:
+            return representation_of(self._function)
+        except (AttributeError, AssertionError):
+            how: Representation = self.model._representation()
+            return how
+
+    @cached_property
+    def _anchors(self) -> Data:
+        """The objects that the terms of explanations belong to; None where these are no samples."""
+        try:
+            return points_of(self._function, _kept(self.model)[1])
+        except (AttributeError, ValueError):
+            return None
+
+    @cached_property
+    def _shared(self) -> bool:
+        """Are these objects the samples that are shown, in the same order?"""
+        anchors = self._anchors
+        same = anchors is not None and self.own and self.n == self.total
+        return same and (anchors.shape[0] if hasattr(anchors, "shape") else count(anchors)) == self.n
+
+    @cached_property
+    def classes(self) -> tuple[str, ...] | None:
+        """The names of classes, or None for numbers."""
+        names = getattr(self.model, "classes_", None)
+        return None if names is None else tuple(map(str, names))
+
+    # -- the map ------------------------------------------------------------------------------------------------------
+    @cached_property
+    def chart(self) -> Chart:
+        """Where the samples are."""
+        model = self.model
+        if isinstance(model, KernelAutoencoder):
+            codes, words, back = (
+                model.transform(self.X),
+                "codes of the autoencoder",
+                "what the decoder makes of this code",
+            )
+            return Chart(codes, words, model.transform, model.inverse_transform, back)
+        if isinstance(model, DeepKernelPCA):
+            return _levels_chart(model, self.X)
+        if self._kernel is None:
+            raise ValueError(f"{type(model).__name__} has no scalar kernel of its samples, so there is no map of them.")
+        components = KernelComponents.of(self._kernel, self.X, self._how)
+        codes = components(self.X)
+        several = len(self._kernel.addends()) > 1
+        name = "a sum of kernels" if several else type(seen_inside(self._kernel)[0]).__name__
+        words = f"kernel PCA of {name}"
+        if isinstance(self.X, np.ndarray) and self.X.dtype.kind in "biuf" and not self.pairwise:
+            back = "ridge regression of the inputs on the components"
+            return Chart(codes, words, components, RidgeInverse(codes, self.X), back)
+        objects = list(range(self.n)) if self.pairwise else self.X
+        return Chart(codes, words, components, NearestInverse(codes, objects), "the nearest sample on the map")
+
+    def overview(self) -> Answer:
+        """What the page shows first: the map and its colours."""
+        return {
+            "title": type(self.model).__name__,
+            "kernel": self._words,
+            "samples": "training samples" if self.own else "samples",
+            "n": self.n,
+            "total": self.total,
+            "kind": self.drawings.kind,
+            "map": {"codes": self.chart.codes, "words": self.chart.words, "back": self.chart.back},
+            "colours": self.colours,
+            "classes": self.classes,
+            "supervised": self.supervised,
+            "editable": self.editable,
+            "interval": self._has_intervals,
+            "shared": self._shared,
+            "thumbnails": self._thumbnails(),
+        }
+
+    @property
+    def _words(self) -> str:
+        """The kernel as code, or the kernels of a stack by name."""
+        tuned = _tuned(self.model, self._kernel)
+        if len(tuned) > 1:
+            return f"a stack of {', '.join(own.words for own in tuned)}"
+        return kernel_words(tuned[0].kernel if tuned else getattr(self.model, "kernel_", self._kernel))[:200]
+
+    @property
+    def supervised(self) -> bool:
+        """Does the model predict?"""
+        return hasattr(self.model, "predict")
+
+    @property
+    def _has_intervals(self) -> bool:
+        return hasattr(self.model, "predict_interval" if self.classes is None else "predict_set")
+
+    @property
+    def editable(self) -> bool:
+        """Can an input be edited?"""
+        return not self.pairwise and self.drawings.editable(item_of(self.X, 0)) is not None
+
+    def _thumbnails(self) -> Answer | None:
+        """Small pictures of some samples for the map."""
+        if self.drawings.kind != "picture":
+            return None
+        rows = evenly_spaced(self.n, THUMBNAILS)
+        return {"rows": rows, "ink": self.drawings.ink, "pictures": [self.drawings.thumbnail(self.X[i]) for i in rows]}
+
+    @cached_property
+    def colours(self) -> dict[str, Answer]:
+        """What points can be coloured by: numbers, or classes."""
+        found: dict[str, Answer] = {}
+        if self.y is not None:
+            found["target"] = _colour(self.y)
+        error = self._errors()
+        if error is not None:
+            found["error"] = {"numbers": error[0], "words": error[1]}
+        try:
+            with quietly():
+                found["support"] = {"numbers": self.model.support(self.X), "words": "support by the training samples"}
+        except (ValueError, AttributeError):  # of Gram matrices, and of functions without points
+            pass
+        return found
+
+    def _errors(self) -> tuple[np.ndarray, str] | None:
+        """How wrong the model is about each sample: by leave-one-out for those it has seen."""
+        model = self.model
+        if isinstance(model, KernelAutoencoder):
+            return model.reconstruction_error(self.X), "squared error of the reconstruction"
+        if self.y is None or not self.supervised:
+            return None
+        if self.own:
+            if model._left_out_answers() is None:
+                return None
+            words = "−log p of the class" if self.classes else "error in standard deviations"
+            return model.misfit_[self.rows], f"{words}, each sample left out"
+        if self.classes is not None and hasattr(model, "predict_proba"):
+            places = np.searchsorted(model.classes_, self.y).clip(max=len(model.classes_) - 1)
+            return class_misfits(model.predict_proba(self.X), places), "−log p of the class"
+        if self.y.dtype.kind not in "biuf":
+            return None
+        errors = np.abs(np.asarray(model.predict(self.X), float) - self.y)
+        return errors.reshape(self.n, -1).max(1), "size of the error"
+
+    def draw(self, i: int, *, anchor: bool = False) -> Drawing:
+        """A sample, or with ``anchor`` one of the objects that terms of explanations belong to."""
+        X = self._anchors if anchor and not self._shared else self.X
+        if X is None or not 0 <= i < (X.shape[0] if hasattr(X, "shape") else count(X)):
+            raise ValueError(f"There is no sample {i}.")
+        return self.drawings.draw(i if self.pairwise else item_of(X, i))
+
+    def decode(self, places: Sequence[Sequence[float]]) -> list[Drawing]:
+        """The objects at places of the map."""
+        codes = np.asarray(places, float)
+        if codes.ndim != 2 or codes.shape[1] != self.chart.codes.shape[1] or not np.isfinite(codes).all():
+            raise ValueError(f"A place has {self.chart.codes.shape[1]} finite coordinates; got shape {codes.shape}.")
+        objects = self.chart.decode(codes)
+        return [self.drawings.draw(item_of(objects, k)) for k in range(len(codes))]
+
+    def traverse(self, component: int, start: Sequence[float] | None) -> Answer:
+        """Objects along one component."""
+        if not 0 <= component < self.chart.codes.shape[1]:
+            raise ValueError(f"There is no component {component}; there are {self.chart.codes.shape[1]}.")
+        places = self.chart.along(component, None if start is None else np.asarray(start, float), STEPS)
+        return {"places": places, "drawings": self.decode(places.tolist())}
+
+    def sample(self, n: int, seed: int) -> Answer:
+        """New objects from the density of the places."""
+        if not 1 <= n <= 50:
+            raise ValueError(f"Between 1 and 50 objects are drawn at once; got {n}.")
+        places = self.chart.drawn(n, seed)
+        return {"places": places, "drawings": self.decode(places.tolist())}
+
+    # -- reasons ------------------------------------------------------------------------------------------------------
+    def explain(self, i: int) -> Answer:
+        """Why the model says what it says of a sample, with its drawing and what of it can be edited."""
+        if not 0 <= i < self.n:
+            raise ValueError(f"There is no sample {i}; there are {self.n}.")
+        answer = self._reasons(take(self.X, torch.tensor([i])))[0]
+        return answer | {"edit": None if self.pairwise else self.drawings.editable(item_of(self.X, i))}
+
+    def ask(self, edited: object, like: int) -> Answer:
+        """What the model says of an edited sample: where it is on the map, and why."""
+        if not 0 <= like < self.n or not self.editable:
+            raise ValueError("There is no such sample, or it cannot be edited.")
+        X = self.drawings.read(edited, item_of(self.X, like))
+        checked = self.model._new_inputs(X, self.model._data_kernel())
+        drawing = self.drawings.draw(item_of(checked, 0))
+        return self._reasons(checked)[0] | {"drawing": drawing, "place": self.chart.place(checked)[0]}
+
+    def interval(self, i: int) -> Answer:
+        """A conformal interval, or the classes that cannot be excluded; the first call may fit five times."""
+        if not 0 <= i < self.n:
+            raise ValueError(f"There is no sample {i}; there are {self.n}.")
+        return self._intervals(take(self.X, torch.tensor([i])))[0]
+
+    def _intervals(self, X: Data) -> list[Answer]:
+        if not self._has_intervals:
+            raise ValueError(f"{type(self.model).__name__} has no intervals.")
+        if self.classes is not None:
+            names = np.array(self.classes, dtype=object)
+            with quietly():
+                return [{"classes": names[row].tolist()} for row in self.model.predict_set(X, COVERAGE)]
+        with quietly():
+            ends = self.model.predict_interval(X, COVERAGE)
+        return [{"ends": np.reshape(row, (-1, 2))[0]} for row in ends]
+
+    def _reasons(self, X: Data) -> list[Answer]:
+        """Predictions, contributions, neighbours and support of checked samples."""
+        predicted = self._predictions(X)
+        try:
+            with quietly():
+                why = self.model.explain(X, top=KEPT)
+        except (ValueError, AttributeError) as error:
+            return [own | {"silent": str(error)} for own in predicted]
+        support = self._support(X)
+        return [
+            own | {"support": None if support is None else support[k], **self._terms(why, k)}
+            for k, own in enumerate(predicted)
+        ]
+
+    def _support(self, X: Data) -> np.ndarray | None:
+        if "support" not in self.colours:
+            return None
+        with quietly():
+            found: np.ndarray = self.model.support(X)
+        return found
+
+    def _predictions(self, X: Data) -> list[Answer]:
+        """What is predicted, in words, with the probabilities of classes."""
+        n = X.shape[0] if hasattr(X, "shape") else count(X)
+        if not self.supervised:
+            return [{} for _ in range(n)]
+        if self.classes is not None and hasattr(self.model, "predict_proba"):
+            p = self.model.predict_proba(X)
+            return [{"prediction": self.classes[int(row.argmax())], "probabilities": row} for row in p]
+        answers = self.model.predict(X)
+        return [{"prediction": answers[k] if _is_number(answers[k]) else str(answers[k])[:200]} for k in range(n)]
+
+    def _terms(self, why: Explanation, k: int) -> Answer:
+        """The largest terms of one output: of the class that is predicted, or of the first output."""
+        assert why.numbers is not None
+        several = why.prediction.ndim == 2
+        output = int(why.prediction[k].argmax()) if several and self.classes is not None else 0
+        values = why.contributions[k, :, output] if several else why.contributions[k]
+        largest = np.argsort(-np.abs(values), kind="stable")[:TERMS]
+        values, numbers = values[largest], why.numbers[k][largest]
+        value = why.prediction[k, output] if several else why.prediction[k]
+        baseline = why.baseline[output] if several else why.baseline
+        labels = why.labels if why.labels is not None and why.labels.ndim == 1 else None
+        return {
+            "value": value,
+            "output": None if why.outputs is None else why.outputs[output if several else 0],
+            "baseline": baseline,
+            "kind": why.terms,
+            "terms": [
+                {"i": int(i), "value": v, "label": None if labels is None else _label(labels[i])}
+                for i, v in zip(numbers, values, strict=True)
+            ],
+            "rest": value - baseline - values.sum(),
+            "others": why.n_terms - len(values),
+            "neighbours": [] if why.neighbours is None or self._anchors is None else why.neighbours[k],
+            "std": None if why.std is None else np.reshape(why.std[k], -1)[output],
+        }
+
+    # -- the kernel ---------------------------------------------------------------------------------------------------
+    @cached_property
+    def tuning(self) -> Tuning | None:
+        """The kernels with their Gram matrices, spectra and sliders; None where there is no scalar kernel."""
+        tuned = _tuned(self.model, self._kernel)
+        return None if not tuned else Tuning(tuned, self.X, self._how, self._targets())
+
+    def _targets(self) -> LeftOutTargets | None:
+        if self.y is None or not self.supervised or self.y.ndim > 2:
+            return None
+        options = self.model._training_samples.options if self.own else {}
+        chosen = {name: None if options.get(own) is None else np.asarray(options[own])[self.rows]
+                  for name, own in (("weights", "sample_weight"), ("groups", "groups"))}  # fmt: skip
+        intercept = bool(getattr(self.model, "fit_intercept", True))
+        if self.classes is not None:
+            labels = np.searchsorted(self.model.classes_, self.y).clip(max=len(self.classes) - 1)
+            return LeftOutTargets(np.eye(len(self.classes))[labels], self.classes, intercept=intercept, **chosen)
+        if self.y.dtype.kind not in "biuf":
+            return None
+        return LeftOutTargets(np.asarray(self.y, float).reshape(self.n, -1), None, intercept=intercept, **chosen)
+
+    def tune(self, which: int = 0, factors: Mapping[str, float] | None = None, alpha: float | None = None) -> Answer:
+        """The Gram matrix, its spectrum and leave-one-out errors, where numbers of a kernel are multiplied."""
+        if self.tuning is None:
+            raise ValueError(f"{type(self.model).__name__} has no scalar kernel of its samples.")
+        return self.tuning.view(which, dict(factors or {}), alpha)
+
+    # -- the page -----------------------------------------------------------------------------------------------------
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write a page that needs no server: one file, with a grid of decoded places and explanations of the points.
+
+        Parameters
+        ----------
+        path : path
+            The file, ``"page.html"`` for instance. Of more than 800 samples, as many evenly spaced ones are in it.
+
+        Returns
+        -------
+        path : Path
+            The file.
+        """
+        target = Path(path)
+        target.write_text(standalone(self._everything()), encoding="utf-8")
+        return target
+
+    def _everything(self) -> Answer:
+        """All that a page without a server can show."""
+        rows = evenly_spaced(self.n, EXPORTED)
+        X, chart = take(self.X, torch.from_numpy(rows)), self.chart
+        overview = self.overview() | self._thinned(rows)
+        reasons = self._reasons(X)
+        if overview["interval"]:
+            reasons = [own | {"interval": ends} for own, ends in zip(reasons, self._intervals(X), strict=True)]
+        named = {int(t["i"]) for own in reasons for t in own.get("terms", [])}  # type: ignore[attr-defined]
+        named |= {int(i) for own in reasons for i in own.get("neighbours", [])}  # type: ignore[attr-defined]
+        whole = self._anchors is None or reasons[0].get("kind") == "features" or (self._shared and len(rows) == self.n)
+        grid = chart.grid(GRID if self.drawings.kind in ("picture", "curve") else COARSE)
+        axes = range(min(chart.codes.shape[1], WALKS))
+        return {
+            "overview": overview,
+            "rows": rows,
+            "drawings": [self.draw(int(i)) for i in rows],
+            "anchors": {} if whole else {str(i): self.draw(i, anchor=True) for i in sorted(named)},
+            "reasons": reasons,
+            "grid": {"places": grid, "drawings": self.decode(grid.tolist())},
+            "walks": [self.traverse(k, None) for k in axes],
+            "drawn": self.sample(24, 0),
+            "kernel": None if self.tuning is None else self.tune(),
+        }
+
+    def _thinned(self, rows: np.ndarray) -> Answer:
+        """The map and its colours for some of the points."""
+        places = {"codes": self.chart.codes[rows], "words": self.chart.words, "back": self.chart.back}
+        colours = {name: own | {"numbers": np.asarray(own["numbers"])[rows]} for name, own in self.colours.items()}
+        pictures = None
+        if self.drawings.kind == "picture":
+            small = [self.drawings.thumbnail(self.X[i]) for i in rows]
+            pictures = {"rows": np.arange(len(rows)), "ink": self.drawings.ink, "pictures": small}
+        return {"map": places, "colours": colours, "thumbnails": pictures}
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Without warnings, which a page has no place for: intervals that are infinite are shown so."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+# -- parts of a model -------------------------------------------------------------------------------------------------
+def _levels_chart(model: DeepKernelPCA, X: Data) -> Chart:
+    """The components of the last level that has two of them, or of the last."""
+    sizes = list(model.n_components_)
+    level = next((j for j in reversed(range(len(sizes))) if sizes[j] > 1), len(sizes) - 1)
+
+    def place(new: Data) -> np.ndarray:
+        return np.asarray(model.transform(new, level))
+
+    def decode(places: np.ndarray) -> Data:
+        return model.inverse_transform(places, level)
+
+    return Chart(place(X), f"components of level {level + 1} of {len(sizes)}", place, decode, "its pre-image")
+
+
+def _kept(model: Any) -> tuple[TrainingSamples | None, Data]:
+    """The training samples with their targets, and their inputs, where a model keeps them."""
+    try:
+        return model._training_samples, model._fitted_inputs()
+    except ValueError:  # of a light model
+        return None, None
+
+
+def _scalar(kernel: object) -> Kernel | None:
+    kernel = kernel.kernel if isinstance(kernel, Decomposable) else kernel
+    return kernel if isinstance(kernel, Kernel) else None
+
+
+def _tuned(model: Any, kernel: Kernel | None) -> list[Tuned]:
+    """The kernels of a stack with their weights, the heaviest first, or the only one."""
+    members = [(_scalar(own.kernel), own) for own in getattr(model, "members_", ())]
+    found = [
+        Tuned(scalar, float(own.alpha), float(np.mean(own.weights)))
+        for scalar, own in members
+        if scalar is not None and np.any(own.weights)
+    ]
+    if found:
+        return sorted(found, key=lambda own: -own.weight)
+    own = _scalar(getattr(model, "kernel_", None)) or kernel
+    alpha = float(np.mean(getattr(model, "alpha_", 1e-3)))
+    return [] if own is None else [Tuned(own, alpha if alpha > 0 else 1e-3)]
+
+
+def _checked_targets(y: Data, total: int, rows: np.ndarray) -> np.ndarray | None:
+    """Targets of the samples that are shown; None where they are no arrays."""
+    if y is None:
+        return None
+    try:
+        values = np.asarray(y)
+    except ValueError:  # of objects of different lengths
+        return None
+    if len(values) != total:
+        raise ValueError(f"X has {total} samples and y has {len(values)}.")
+    return values[rows]
+
+
+def _colour(y: np.ndarray) -> Answer:
+    """Targets as numbers, or as classes with their names."""
+    first = y if y.ndim == 1 else y.reshape(len(y), -1)[:, 0]
+    whole = first.dtype.kind in "biu" or (first.dtype.kind == "f" and bool((first == np.round(first)).all()))
+    names, numbers = np.unique(first.astype(str) if first.dtype.kind not in "biuf" else first, return_inverse=True)
+    if first.dtype.kind in "fiu" and (not whole or len(names) > 12):
+        return {"numbers": first.astype(float), "words": "target"}
+    return {"numbers": numbers, "names": [_label(name) for name in names], "words": "target"}
+
+
+def _label(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float | np.floating) else str(value)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
