@@ -86,7 +86,9 @@ TASKS = [
 
 # --- examples/plot_*.py become a gallery -----------------------------------------------------------------------------
 
+FACES = importlib.import_module(f"{project}.datasets.files").data_folder().joinpath("olivetti_faces.npz").exists()
 sphinx_gallery_conf = {
+    "ignore_pattern": r"__init__\.py" if FACES else r"__init__\.py|plot_faces",  # where the set is not at hand
     "examples_dirs": "../examples",
     "gallery_dirs": "auto_examples",
     "filename_pattern": r"/plot_",

@@ -125,7 +125,7 @@ def test_codes_of_rows_with_gaps_keep_what_is_known_of_them() -> None:
 def test_kernels_of_vectors_name_the_word_that_takes_other_data() -> None:
     for X in (DATA["strings"](), FRAME.dropna(), DATA["graphs"](), DATA["pictures"]()):
         with pytest.raises(ValueError, match="kernel='auto'"):
-            DeepKernelPCA(2).fit(X)
+            DeepKernelPCA(2, "rbf").fit(X)
 
 
 def test_features_of_plain_vectors_have_the_kernel_that_they_say() -> None:

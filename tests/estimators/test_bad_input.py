@@ -172,7 +172,7 @@ def test_a_stack_of_different_views_takes_batches():
 PICTURE_LEARNERS = [
     *(OperatorRidge("rbf"), DeepKernelRegressor(kernel="rbf"), DeepKernelClassifier(kernel="rbf")),
     *(KernelAutoencoder(kernel="rbf"), StructuredPredictor("rbf"), ConditionalMeanEmbedding("rbf")),
-    *(EmbeddingClassifier("rbf"), DeepKernelPCA(), KernelFeatures("rbf")),
+    *(EmbeddingClassifier("rbf"), DeepKernelPCA(kernel="rbf"), KernelFeatures("rbf")),
 ]
 
 

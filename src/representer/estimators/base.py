@@ -248,6 +248,12 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         state = super().__getstate__()
         return {name: value for name, value in state.items() if not name.startswith("_cached")}
 
+    def _get_fitted_attr_html(self, doc_link: str = "") -> Any:
+        """The attributes that a fit has kept: a picture does not ask for those that are computed, some by refits."""
+        bare = type(type(self).__name__, (BaseEstimator,), {"__doc__": type(self).__doc__})()
+        vars(bare).update({name: value for name, value in vars(self).items() if name.endswith("_")})
+        return bare._get_fitted_attr_html(doc_link)
+
     def _html_repr(self) -> str:
         """What a notebook shows: scikit-learn's picture, and of a fitted learner the light part of its report."""
         picture = str(BaseEstimator._html_repr(self))
