@@ -28,9 +28,9 @@ from representer.estimators.validation import (
     DTYPES,
     Check,
     check_arguments,
-    check_columns,
     check_inputs,
     check_weights,
+    columns_of_fit,
     needs_approximation,
     seed_of,
     warn_unconverged,
@@ -795,14 +795,15 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         no training data.
         """
         assert is_dask(X)
-        check_columns(self, X)
+        X = columns_of_fit(self, X)
         if method == "transform":
             refuse_frames(self)
         light = copy.copy(self)
-        for name in (*self.training_data, "_training_samples", "feature_names_in_"):  # chunks are arrays, without names
-            light.__dict__.pop(name, None)
+        named = hasattr(X, "columns") and hasattr(self, "feature_names_in_")
+        for name in (*self.training_data, "_training_samples", *(() if named else ("feature_names_in_",))):
+            light.__dict__.pop(name, None)  # chunks of arrays have no names
         answer = partial(getattr(light, method), *first, **options)
-        return map_rows(answer, X, width, np.dtype(self.dtype if dtype is None else dtype))
+        return map_rows(answer, X, width, np.dtype(self.dtype if dtype is None else dtype), named=named)
 
 
 # -- what classifiers have ---------------------------------------------------------------------------------------------
