@@ -494,3 +494,12 @@ def test_nan_targets_are_refused(case: Case) -> None:
     Y[4, 0] = float("nan")
     with pytest.raises(ValueError, match="must be finite"):
         case.make(Y)
+
+
+@pytest.mark.parametrize(("n", "iterations"), [(10, 1_000_000), (5_000, 100_000), (50_000, 500_000)])
+def test_libsvm_looks_at_samples_a_bounded_number_of_times(n, iterations):
+    """No clock stops it: a solution that does not converge ends after seconds, not after minutes."""
+    labels = np.where(np.arange(n) % 2, 1.0, -1.0)
+    for loss in (Hinge(labels, alpha=1.0), EpsilonInsensitive(labels, alpha=1.0)):
+        assert loss._machine(1.0).max_iter == iterations
+    assert Hinge(labels, alpha=1.0, max_iter=7)._machine(1.0).max_iter == 7

@@ -418,7 +418,7 @@ def test_sums_of_stacks_are_refused(data):
     [
         OperatorRidge(),
         OperatorRidge(FIXED, fit_intercept=True),
-        EmbeddingClassifier(Stack([Gaussian("auto"), Linear()])),
+        EmbeddingClassifier(Stack([Gaussian("auto"), Linear()]), max_iter=5, tol=1e-2),
     ],
     expected_failed_checks=lambda model: (
         {} if model.kernel == FIXED else REPEATED | (SPARSE if model.kernel == "auto" and is_regressor(model) else {})

@@ -497,7 +497,7 @@ def _tuned(model: Any, kernel: Kernel | None) -> list[Tuned]:
 
 
 def _checked_targets(y: Data, total: int, rows: np.ndarray) -> np.ndarray | None:
-    """Targets of the samples that are shown; None where they are no arrays."""
+    """LeftOutTargets of the samples that are shown; None where they are no arrays."""
     if y is None:
         return None
     try:
@@ -510,7 +510,7 @@ def _checked_targets(y: Data, total: int, rows: np.ndarray) -> np.ndarray | None
 
 
 def _colour(y: np.ndarray) -> Answer:
-    """Targets as numbers, or as classes with their names."""
+    """LeftOutTargets as numbers, or as classes with their names."""
     first = y if y.ndim == 1 else y.reshape(len(y), -1)[:, 0]
     whole = first.dtype.kind in "biu" or (first.dtype.kind == "f" and bool((first == np.round(first)).all()))
     names, numbers = np.unique(first.astype(str) if first.dtype.kind not in "biuf" else first, return_inverse=True)

@@ -503,6 +503,8 @@ class HeldOutLoss(Objective):
 
 # In single precision libsvm cannot solve everything: a gap beyond this part of the value is an error.
 LARGEST_GAP = 1e-4
+# Each of libsvm's iterations looks at all samples, and no clock stops it: so many looks take some seconds.
+MOST_LOOKS = 500_000_000
 # A loss that is this much wider has a solution from which Newton's method reaches that of the narrow one.
 WIDER = 2.0
 
@@ -532,6 +534,11 @@ class SupportVectorLoss(ConvexLoss, ABC):
                 "Use a loss that can do without: SquaredHinge (squared_hinge) for labels, Huber (huber) for numbers."
             )
         super().__init__(targets, alpha=alpha, intercept=True, tol=tol, max_iter=max_iter, sample_weight=sample_weight)
+
+    @property
+    def _most_iterations(self) -> int:
+        """The iterations of libsvm: no more than ``max_iter``, and none that would keep one solution for minutes."""
+        return min(self.max_iter, max(10 * self.n, MOST_LOOKS // self.n))
 
     @abstractmethod
     def _machine(self, C: float) -> SVC | SVR:
@@ -606,7 +613,7 @@ class EpsilonInsensitive(SupportVectorLoss):
     def _machine(self, C: float) -> SVR:
         from sklearn.svm import SVR  # here, because few fits need it and its import takes long
 
-        return SVR(kernel="precomputed", C=C, epsilon=self.epsilon, tol=self.tol, max_iter=self.max_iter)
+        return SVR(kernel="precomputed", C=C, epsilon=self.epsilon, tol=self.tol, max_iter=self._most_iterations)
 
     def _loss(self, targets: Tensor, F: Tensor) -> tuple[Tensor, Tensor]:
         residual = targets - F
@@ -631,7 +638,7 @@ class Hinge(SupportVectorLoss):
     def _machine(self, C: float) -> SVC:
         from sklearn.svm import SVC
 
-        return SVC(kernel="precomputed", C=C, tol=self.tol, max_iter=self.max_iter)
+        return SVC(kernel="precomputed", C=C, tol=self.tol, max_iter=self._most_iterations)
 
     def _loss(self, targets: Tensor, F: Tensor) -> tuple[Tensor, Tensor]:
         inside = (1.0 - targets * F).clamp(min=0.0)

@@ -240,10 +240,12 @@ class HyperparameterSearch:
         numbers, solved = self._solve_all(h)
         if solved is None:
             return h.new_tensor(torch.nan), torch.full_like(h, torch.nan), []
-        parts = [
-            hypergradient(fold.problem, None if self.frozen else fold.problem.at(numbers), point, h, self.unpack)
-            for fold, point in zip(self.folds, solved, strict=True)
-        ]
+        parts = []
+        for fold, point in zip(self.folds, solved, strict=True):
+            if self.deadline is not None and math.isfinite(self.best):  # a fold's own solutions may take seconds
+                self.deadline.check()
+            fixed = None if self.frozen else fold.problem.at(numbers)
+            parts.append(hypergradient(fold.problem, fixed, point, h, self.unpack))
         values, gradients = zip(*parts, strict=True)
         return torch.stack(values).mean(), torch.stack(gradients).mean(0), solved
 
