@@ -79,9 +79,10 @@ def forest(frame: pd.DataFrame, classes: bool) -> Any:
 
 
 def boosting(frame: pd.DataFrame, classes: bool) -> Any:
-    """Boosted trees with native categories and gaps."""
-    codes = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=np.nan)
-    encoder = make_column_transformer((codes, words_of(frame)), remainder="passthrough")
+    """Boosted trees with native categories and gaps, without columns of gaps alone, which they do not take."""
+    codes, words = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=np.nan), words_of(frame)
+    numbers = [name for name in frame if name not in words and frame[name].notna().any()]
+    encoder = make_column_transformer((codes, words), ("passthrough", numbers))
     kind = HistGradientBoostingClassifier if classes else HistGradientBoostingRegressor
     return make_pipeline(encoder, kind(categorical_features=np.arange(len(words_of(frame))), random_state=0))
 
@@ -120,12 +121,12 @@ METHODS: dict[str, Callable[[pd.DataFrame, bool], Any]] = {
 
 
 # -- measuring --------------------------------------------------------------------------------------------------------
-def errors(name: str, method: str) -> dict[str, Any]:
+def errors(name: str, method: str, folds: int = FOLDS) -> dict[str, Any]:
     """The error of a method on each fold of a table (RMSE or log loss), and the seconds of all."""
     frame, y = read(name)
     classes, start, scores = name in CLASSES, time.perf_counter(), []
     kind = StratifiedKFold if classes else KFold
-    for train, test in kind(FOLDS, shuffle=True, random_state=0).split(frame, y):
+    for train, test in kind(folds, shuffle=True, random_state=0).split(frame, y):
         model = METHODS[method](frame.iloc[train], classes).fit(frame.iloc[train], y[train])
         if classes:
             p = np.clip(model.predict_proba(frame.iloc[test]), 1e-6, 1.0)
@@ -149,13 +150,13 @@ def summary(results: dict[str, dict[str, Any]]) -> Table:
     return table
 
 
-def measured(path: Path, names: list[str], methods: list[str]) -> dict[str, dict[str, Any]]:
+def measured(path: Path, names: list[str], methods: list[str], folds: int = FOLDS) -> dict[str, dict[str, Any]]:
     """All errors, those in the file included."""
     results = json.loads(path.read_text()) if path.exists() else {}
     for name in names:
         for method in methods:
             if method not in results.setdefault(name, {}):
-                results[name][method] = errors(name, method)
+                results[name][method] = errors(name, method, folds)
                 write_json(path, results)
                 print(f"{name}, {method}: {np.mean(results[name][method]['errors']):.4g}", flush=True)
     return {name: results[name] for name in names}
@@ -165,6 +166,7 @@ def main() -> int:
     """Measure what is not measured yet, and print the summary."""
     parser = command("python -m benchmarks.frames", "Raw frames against peers that need encoders.")
     parser.add_argument("--quick", action="store_true", help="three small tables")
+    parser.add_argument("--folds", type=int, default=FOLDS, help="folds of each table")
     parser.add_argument("--out", type=Path, default=Path("bench_output/frames.json"), help="where the results are kept")
     options = parser.parse_args()
     console = console_for(options.json_output)
@@ -180,7 +182,7 @@ def main() -> int:
     if options.fresh:
         path.unlink(missing_ok=True)
     try:
-        results = measured(path, names, methods)
+        results = measured(path, names, methods, options.folds)
     except KeyboardInterrupt:
         return interrupted(console, f"What was measured is in {path}; the same command continues.")
     if options.json_output:

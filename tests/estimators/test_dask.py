@@ -295,8 +295,10 @@ def test_frames_and_files(data, tmp_path: Path):
     assert list(remote.feature_names_in_) == ["a", "b", "c"]
     predictions = remote.predict(lazy[["a", "b", "c"]]).compute()
     np.testing.assert_allclose(predictions, local.predict(frame[["a", "b", "c"]]), atol=1e-8)
-    with pytest.raises(ValueError, match="columns of X should be those of fit"):
-        remote.predict(lazy[["b", "a", "c"]])
+    for columns in (["b", "a", "c"], ["y", "c", "b", "w", "a"]):  # by name: in any order, others are ignored
+        np.testing.assert_allclose(remote.predict(lazy[columns]).compute(), predictions, rtol=1e-12)
+    with pytest.raises(ValueError, match="X has no column 'b', which the fit has seen; there are: 'c', 'a'"):
+        remote.predict(lazy[["c", "a"]])
 
     on_disk = np.lib.format.open_memmap(tmp_path / "X.npy", mode="w+", dtype=np.float64, shape=X.shape)
     on_disk[:] = X
@@ -304,6 +306,26 @@ def test_frames_and_files(data, tmp_path: Path):
     mapped = da.from_array(np.load(tmp_path / "X.npy", mmap_mode="r"), chunks=(200, -1))
     again = clone(model).fit(mapped, Y[:, 0], w)  # targets in memory are cut like X
     np.testing.assert_allclose(again.predict(X), predictions, atol=1e-8)
+
+
+def test_frames_of_words_numbers_and_gaps(rng):
+    dd: Any = pytest.importorskip("dask.dataframe")
+    frame = pd.DataFrame({"size": rng.normal(size=40), "colour": rng.choice(["red", "blue"], 40), "more": 1.0})
+    frame.loc[3, "size"] = np.nan
+    y = np.where(frame["colour"] == "red", 1.0, -1.0) + 0.1 * rng.normal(size=40)
+    lazy = dd.from_pandas(frame[["more", "colour", "size"]], npartitions=3)
+    model = OperatorRidge().fit(frame[["size", "colour"]], y)
+    np.testing.assert_allclose(model.predict(lazy).compute(), model.predict(frame), rtol=1e-6)
+    classifier = EmbeddingClassifier().fit(frame[["size", "colour"]], y > 0)
+    np.testing.assert_allclose(classifier.predict_proba(lazy).compute(), classifier.predict_proba(frame), rtol=1e-6)
+    with pytest.raises(ValueError, match="X has no column 'colour'"):
+        model.predict(lazy[["size"]])
+    with pytest.raises(ValueError, match=r"columns that are none: 'colour'. Encode them, or call X.compute\(\)"):
+        OperatorRidge(approximation=Nystroem(5)).fit(lazy, y)
+    numbers = dd.from_pandas(pd.DataFrame(rng.normal(size=(40, 2)), columns=["a", "b"]), npartitions=2)
+    default = OperatorRidge(approximation=Nystroem(10), random_state=0)  # kernel="auto"
+    remote = clone(default).fit(numbers, y).predict(numbers[["b", "a"]]).compute()
+    np.testing.assert_allclose(remote, clone(default).fit(numbers.compute(), y).predict(numbers.compute()), rtol=1e-6)
 
 
 def test_a_zarr_store(data, tmp_path: Path):

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from html import escape
+
 import numpy as np
 import pytest
+import saved_models
+from sklearn.base import clone
 from sklearn.datasets import load_digits
 
 from representer import DeepKernelPCA, OperatorRidge, StructuredPredictor
@@ -138,6 +142,38 @@ def test_components_follow_their_features() -> None:
             step = 1e-5 * np.eye(3)[d]
             expected = (model.transform(new + step) - model.transform(new - step)) / 2e-5
             np.testing.assert_allclose(found[:, d], expected, atol=1e-6)
+
+
+LEARNERS = {name: fit for name, fit, _ in saved_models.models() if name.endswith("-vectors") or name == "defaults"}
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_a_notebook_shows_fitted_learners_with_details(name: str) -> None:
+    model = LEARNERS[name]()
+    html = model._repr_html_()
+    # What is kept is shown, and what takes a while is not asked.
+    assert all(attribute in html for attribute in vars(model) if attribute.endswith("_"))
+    assert "suspects_" not in html.partition("<details>")[0] and "_cached_folds" not in vars(model)
+    assert html.count("<summary>details</summary>") == 1 and "How to reproduce it" in html
+    assert "<summary>details</summary>" not in clone(model)._repr_html_()
+    function = getattr(model, "function_", None)
+    if function is not None:
+        assert type(function).__name__ in function._repr_html_()
+
+
+def test_a_report_has_what_twins_and_warnings_say() -> None:
+    rng = np.random.default_rng(0)
+    X = np.repeat(rng.normal(size=(20, 2)), 2, axis=0)
+    noise = rng.normal(size=40)
+    y = X[:, 0] + noise
+    model = OperatorRidge(Gaussian(1.0), alpha=1e-13)
+    with pytest.warns(UserWarning):
+        model.fit(X, y)
+    html = model.report().html()
+    pairs = y.reshape(20, 2)
+    deviation = np.sqrt(np.mean(np.var(pairs, axis=1, ddof=1)))
+    assert f"{deviation:.4g}" in html and "samples with a twin" in html
+    assert model._record.warnings and all(escape(text) in html for text in model._record.warnings)
 
 
 def test_kernels_are_trees() -> None:

@@ -28,9 +28,9 @@ from representer.estimators.validation import (
     DTYPES,
     Check,
     check_arguments,
-    check_columns,
     check_inputs,
     check_weights,
+    columns_of_fit,
     needs_approximation,
     seed_of,
     warn_unconverged,
@@ -247,6 +247,12 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         """Everything but what is only kept to save time."""
         state = super().__getstate__()
         return {name: value for name, value in state.items() if not name.startswith("_cached")}
+
+    def _get_fitted_attr_html(self, doc_link: str = "") -> Any:
+        """The attributes that a fit has kept: a picture does not ask for those that are computed, some by refits."""
+        bare = type(type(self).__name__, (BaseEstimator,), {"__doc__": type(self).__doc__})()
+        vars(bare).update({name: value for name, value in vars(self).items() if name.endswith("_")})
+        return bare._get_fitted_attr_html(doc_link)
 
     def _html_repr(self) -> str:
         """What a notebook shows: scikit-learn's picture, and of a fitted learner the light part of its report."""
@@ -789,14 +795,15 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         no training data.
         """
         assert is_dask(X)
-        check_columns(self, X)
+        X = columns_of_fit(self, X)
         if method == "transform":
             refuse_frames(self)
         light = copy.copy(self)
-        for name in (*self.training_data, "_training_samples", "feature_names_in_"):  # chunks are arrays, without names
-            light.__dict__.pop(name, None)
+        named = hasattr(X, "columns") and hasattr(self, "feature_names_in_")
+        for name in (*self.training_data, "_training_samples", *(() if named else ("feature_names_in_",))):
+            light.__dict__.pop(name, None)  # chunks of arrays have no names
         answer = partial(getattr(light, method), *first, **options)
-        return map_rows(answer, X, width, np.dtype(self.dtype if dtype is None else dtype))
+        return map_rows(answer, X, width, np.dtype(self.dtype if dtype is None else dtype), named=named)
 
 
 # -- what classifiers have ---------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
+from scipy.sparse import issparse
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags, check_array
@@ -28,7 +29,7 @@ from representer.estimators.validation import POSITIVE_OR_AUTO, Check, check_inp
 from representer.functions import Composed, CompositionNetwork, Expansion, Layer
 from representer.kernels import Kernel, as_kernel, one_kernel, single_kernel
 from representer.notices import warn
-from representer.operators import OperatorKernel, as_operator_kernel, takes_sparse
+from representer.operators import OperatorKernel, as_operator_kernel, takes_gaps, takes_sparse
 from representer.problems.autoencoder import (
     AutoencoderModel,
     AutoencoderProblem,
@@ -70,14 +71,15 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         The kernel of the data, in whose RKHS the encoder lies; ``"precomputed"`` for Gram matrices. A number in a
         kernel stays; a word lets the data decide it. ``"auto"``, for vectors, is ``Gaussian("auto")``: its width is
         learned by the ``criterion``, together with the penalties; where both of them are numbers, it is ``"rbf"``,
-        whose width is the median distance of the data. For frames with words or gaps, and for objects, it is what
+        whose width is the median distance of the data. For gaps, frames with words, and objects, it is what
         ``kernels.suggest(X).single`` says.
     decoder_kernel : Kernel, OperatorKernel or str, default="auto"
         The kernel on codes, also of inner layers after the first that are given as sizes; ``"auto"`` as for ``kernel``.
     target : {"auto", "features", "kernel"} or Kernel, default="auto"
         Where reconstructions live: in the space of the vectors themselves, in the RKHS of ``kernel``, or in that of
-        another kernel. ``"auto"``: ``"features"`` for vectors, L² for ``Functional`` kernels of curves, otherwise
-        ``"kernel"``. What is learned of ``kernel`` does not move its space: there it has the numbers of the start.
+        another kernel. ``"auto"``: ``"features"`` for vectors without gaps, L² for ``Functional`` kernels of curves,
+        otherwise ``"kernel"``. What is learned of ``kernel`` does not move its space: there it has the numbers of the
+        start.
     alpha : float or "auto", default="auto"
         The weight of the decoder's squared norm beside the mean distortion; ``"auto"`` learns it.
     encoder_alpha : float or "auto", default="auto"
@@ -324,7 +326,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         """The kernel that sees the data; without them, that of vectors."""
         entries = self.n_components if isinstance(self.n_components, list | tuple) else ()
         if not entries or is_count(entries[0]):
-            kernel = self.kernel if X is None else single_kernel(self.kernel, X, "auto", incomplete=False)
+            kernel = self.kernel if X is None else single_kernel(self.kernel, X, "auto", incomplete=not issparse(X))
             return as_operator_kernel(self._one_kernel(kernel), None)
         layer = as_layer(entries[0])
         layer.check()
@@ -394,7 +396,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
 
             split = ShuffleSplit if samples.groups is None else GroupShuffleSplit
             cv = split(1, test_size=self.validation_fraction, random_state=seed)
-        layers = self._layers(first)
+        layers, gaps = self._layers(first), first.domain == "vectors" and takes_gaps(first)
         model = AutoencoderModel(
             Composition(layers, as_operator_kernel(self._one_kernel(self.decoder_kernel), None), self.alpha),
             squared_loss(self.fit_intercept),
@@ -403,7 +405,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
             self._approximation(),
             self.memory_limit,
             last=last_solution(self),
-            target=self.target,
+            target="kernel" if gaps and isinstance(self.target, str) and self.target == "auto" else self.target,
             share=self._share,
             supervision="auto" if isinstance(self.supervision, str) else float(self.supervision),
             batch_size=self.batch_size,
@@ -427,8 +429,6 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        if isinstance(self.kernel, str):
-            tags.input_tags.allow_nan = False  # "auto" is a kernel of vectors here
         try:
             first = self._first_kernel()
         except (ValueError, TypeError):  # fit will say what is wrong

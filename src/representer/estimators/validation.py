@@ -201,13 +201,20 @@ def encode(X: Data, y: Data) -> tuple[np.ndarray, np.ndarray]:
     return check_classes(classes), labels
 
 
-def check_columns(learner: Any, X: Data) -> None:
-    """Refuse a Dask collection with other columns than those of the fit."""
+def columns_of_fit(learner: Any, X: Data) -> Data:
+    """A Dask collection with the columns of the fit: those of a frame by their names, in any order, among others."""
     names = getattr(learner, "feature_names_in_", None)
-    if names is not None and hasattr(X, "columns") and list(X.columns) != list(names):
-        raise ValueError(f"The columns of X should be those of fit, {list(names)}; got {list(X.columns)}.")
+    if names is not None and hasattr(X, "columns"):
+        missing = [name for name in names if name not in X.columns]
+        if missing:
+            raise ValueError(
+                f"X has no column {', '.join(map(repr, missing))}, which the fit has seen; there are: "
+                f"{', '.join(map(repr, X.columns))}."
+            )
+        return X[list(names)]
     if X.ndim == 2 and X.shape[1] != learner.n_features_in_:
         raise ValueError(f"X has {X.shape[1]} features, but the fit has seen {learner.n_features_in_}.")
+    return X
 
 
 # -- arguments --------------------------------------------------------------------------------------------------------

@@ -277,15 +277,16 @@ def _replicates(learner: Reported) -> Section | None:
     numbers = replicates(kernel, how.inputs(kernel, X))
     if numbers is None:
         return None
+    numbers = np.unique(numbers, return_inverse=True)[1]
     counts = np.bincount(numbers)
     facts = [("samples with a twin", str(int(counts[counts > 1].sum()))), ("most of one kind", str(int(counts.max())))]
     y = np.asarray(samples.y)
-    if y.ndim == 1 and y.dtype.kind == "f":
+    if y.ndim == 1 and y.dtype.kind == "f" and np.isfinite(y).all() and np.ptp(y) > 0:
         centred = y - (np.bincount(numbers, y) / counts)[numbers]
         noise = float(np.sum(centred**2) / max(1, len(y) - len(counts)))
         facts.append(("deviation among twins", f"{noise**0.5:.4g}"))
         facts.append(("largest R² that inputs allow", f"{1.0 - noise / float(np.var(y)):.4f}"))
-    elif y.ndim == 1:
+    elif y.ndim == 1 and y.dtype.kind != "f":
         labels = np.unique(y, return_inverse=True)[1]
         mixed = sum(len(np.unique(labels[numbers == i])) > 1 for i in np.flatnonzero(counts > 1))
         facts.append(("kinds of twins with different classes", str(mixed)))
@@ -313,7 +314,10 @@ def _spectrum(learner: Reported) -> Section | None:
         ("effective dimension", f"{effective_dimension(spectrum, alpha):.1f} of {len(spectrum)}"),
         ("largest eigenvalue / n", f"{spectrum[0]:.3g}"),
         ("alpha / largest eigenvalue", f"{place:.2g}"),
-        ("place of alpha", f"{100 * np.log(place / LOWEST) / np.log(HIGHEST / LOWEST):.0f} % of the way up"),
+        (
+            "place of alpha",
+            f"{100 * np.log(max(place, LOWEST) / LOWEST) / np.log(HIGHEST / LOWEST):.0f} % of the way up",
+        ),
     )
     text = (
         "Directions whose eigenvalue is above alpha are learned; those below it are shrunk to the mean. The way up, in "

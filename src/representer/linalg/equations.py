@@ -129,7 +129,7 @@ def least_squares(matrix: Tensor, right: Tensor) -> Tensor:
     --------
     >>> import torch
     >>> from representer.linalg import least_squares
-    >>> least_squares(torch.ones(2, 1), torch.tensor([[1.0], [2.0]])).tolist()
+    >>> least_squares(torch.ones(2, 1).double(), torch.tensor([[1.0], [2.0]]).double()).round(decimals=9).tolist()
     [[1.5]]
     """
     driver = "gelsd" if matrix.device.type == "cpu" else None

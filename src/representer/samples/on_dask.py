@@ -41,6 +41,7 @@ def as_rows(collection: Data, name: str, *, sizes: bool = True) -> Data:
     """A Dask array whose chunks are whole rows, with known sizes unless these are not needed."""
     require_dask()
     if hasattr(collection, "to_dask_array"):
+        _refuse_words(collection, name)
         collection = collection.to_dask_array()
         if sizes:
             collection.compute_chunk_sizes()  # one pass; lengths=True fails where partitions are fused
@@ -57,6 +58,18 @@ def as_rows(collection: Data, name: str, *, sizes: bool = True) -> Data:
     if sizes and np.isnan(collection.shape[0]):
         raise ValueError(f"{name} has chunks of unknown sizes. Call {name}.compute_chunk_sizes() first.")
     return collection
+
+
+def _refuse_words(frame: Any, name: str) -> None:
+    """Refuse a frame with columns of words, categories or dates, by their names."""
+    types = list(frame.dtypes.items()) if frame.ndim == 2 else []
+    words = [column for column, kind in types if kind.kind not in "biuf" and str(kind) != "object"]
+    if words:
+        raise ValueError(
+            f"Samples in Dask collections are rows of numbers, and {name} has columns that are none: "
+            f"{', '.join(map(repr, words))}. Encode them, or call {name}.compute() if the samples fit into memory: a "
+            "fit there takes them as they are, and answers for a Dask frame."
+        )
 
 
 def largest_target(y: Data) -> float:
@@ -282,12 +295,22 @@ class OnDask(Samples):
             return summed(f"{type(step).__name__} of {self.n} samples in {len(totals)} chunks", parts, add)
 
 
-def map_rows(function: Callable[[np.ndarray], np.ndarray], X: Data, width: int | None, dtype: Any) -> Any:
-    """function(chunk) for every chunk of rows, lazily: a Dask array (n, width), or (n,) for a width of None."""
+def map_rows(
+    function: Callable[[Any], np.ndarray], X: Data, width: int | None, dtype: Any, *, named: bool = False
+) -> Any:
+    """function(chunk) for every chunk of rows, lazily: a Dask array (n, width), or (n,) for a width of None.
+
+    The chunks of a frame are arrays or, if they are to keep the names and types of their columns, frames in memory.
+    """
     dask = require_dask()
+    shape = () if width is None else (width,)
+    if named:
+        meta, answer = np.empty((0, *shape), dtype=dtype), dask.delayed(_applied, pure=False)
+        parts = [answer(part, function, meta) for part in X.to_delayed()]
+        arrays = [dask.array.from_delayed(part, (np.nan, *shape), meta=meta) for part in parts]
+        return dask.array.concatenate(arrays, allow_unknown_chunksizes=True)
     rows = as_rows(X, "X", sizes=False)
     shared = dask.delayed(function, traverse=False, pure=False)
-    shape = () if width is None else (width,)
     options: dict[str, Any] = {"dtype": dtype, "meta": np.empty((0,) if width is None else (0, 0), dtype=dtype)}
     if width is None:
         options["drop_axis"] = 1
@@ -296,5 +319,5 @@ def map_rows(function: Callable[[np.ndarray], np.ndarray], X: Data, width: int |
     return rows.map_blocks(_applied, function=shared, empty=np.empty((0, *shape), dtype=dtype), **options)
 
 
-def _applied(chunk: np.ndarray, function: Callable[[np.ndarray], np.ndarray], empty: np.ndarray) -> np.ndarray:
-    return function(np.asarray(chunk)) if len(chunk) else empty
+def _applied(chunk: Any, function: Callable[[Any], np.ndarray], empty: np.ndarray) -> np.ndarray:
+    return function(chunk if hasattr(chunk, "columns") else np.asarray(chunk)) if len(chunk) else empty
