@@ -18,7 +18,7 @@ from representer import (
     OperatorRidge,
     StructuredPredictor,
 )
-from representer.approximation import Nystroem
+from representer.approximation import Landmarks, Nystroem
 from representer.estimators import base
 from representer.kernels import Gaussian, Laplacian, Linear, Matern, Polynomial
 from representer.notices import NumericalWarning
@@ -309,3 +309,12 @@ def random_fit(seed: int):
 def test_well_conditioned_fits_do_not_warn():
     warned = [seed for seed in range(300) if reasons(random_fit(seed))]
     assert len(warned) <= 3, f"{len(warned)} of 300 fits have warned: {warned}"
+
+
+def test_landmarks_of_products_far_from_zero_say_so(rng):
+    """Their terms hardly cancel, and yet what tells samples apart is 10⁻⁶ of them: the order of samples mattered."""
+    X = np.round(rng.normal(size=(32, 3)) * 2**20) / 2**20
+    y = np.sin(X[:, 0])
+    model = OperatorRidge(Polynomial(3), alpha=0.05, fit_intercept=True, approximation=Landmarks(X[:1] + 2.0**20))
+    with pytest.warns(NumericalWarning, match="times farther from zero than apart"):
+        model.fit(X + 2.0**20, y)

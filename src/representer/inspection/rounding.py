@@ -94,6 +94,8 @@ def _reasons(
                 "that would fit are lost to rounding."
             )
     kernel = None if function is None else function.feature_kernel
+    if kernel is None and isinstance(function, Function):
+        kernel = function.data_kernel
     if kernel is not None and has_products(kernel) and distance**2 > eps**CANCELLATION:
         yield f"{kernel!r} takes products of points that are {distance:.0e} times farther from zero than apart."
 
