@@ -21,6 +21,7 @@ from rich.console import Console
 
 from examples.demo.drawings import DRAWINGS
 from representer.datasets.files import writable_folder
+from representer.plotting import panels
 from runs.long_runs import stopped_by_interrupts, write_json
 from runs.page import Picture, Section, Table, write_page
 from runs.terminal import progress_bar
@@ -87,6 +88,7 @@ def run_demo(out: str | Path = "demo_output", *, fresh: bool = False, console: C
     """
     console = console or Console()
     tour, folder = Tour(), writable_folder(out)
+    panels(1, 1)  # without matplotlib there is nothing to show, and the first fit need not begin
     unfinished = folder / UNFINISHED
     finished = {} if fresh else _read(unfinished)
     try:
