@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar, Self
@@ -126,6 +127,8 @@ class Approximation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Value, Ba
         own = {"kernel", "random_state"} & set(self._argument_names())
         value = self.__sklearn_clone__().set_params(**dict.fromkeys(own))
         kernel = self.default_kernel if self.kernel is None else self.kernel
+        if not hasattr(Approximation, "transformer"):  # until the learners are imported, which the package does
+            getattr(sys.modules[__name__.partition(".")[0]], "KernelFeatures")  # noqa: B009
         unfitted = type(self).transformer(kernel, value, random_state=self.random_state)
         unfitted.speaker = copy.copy(value)
         return unfitted
