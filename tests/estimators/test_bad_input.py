@@ -31,7 +31,16 @@ from representer import (
     StructuredPredictor,
 )
 from representer.approximation import Landmarks, Nystroem
-from representer.kernels import Gaussian, GlobalAlignment, Molecule, Signature, Stack, Tanimoto, WeisfeilerLehman
+from representer.kernels import (
+    Gaussian,
+    GlobalAlignment,
+    Molecule,
+    Polynomial,
+    Signature,
+    Stack,
+    Tanimoto,
+    WeisfeilerLehman,
+)
 from representer.objectives import Hinge
 from representer.operators import Diagonal
 from representer.optimize import lbfgs
@@ -443,7 +452,7 @@ def test_numbers_that_single_precision_cannot_hold_are_named():
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_losses_that_libsvm_cannot_solve_at_any_start_say_what_to_do():
-    model = DeepKernelClassifier([1], "linear", "hinge", 1e-12, max_iter=5, random_state=0)
+    model = DeepKernelClassifier([1], Polynomial(2), "hinge", 1e-12, max_iter=5, random_state=0)
     with pytest.raises(ValueError, match=r"libsvm stopped.*Increase alpha, scale X.*squared_hinge"):
         model.fit(np.random.default_rng(0).normal(size=(60, 3)) * 1e6, LABELS)
 
