@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 import warnings
 from typing import Any
 
@@ -348,3 +350,12 @@ def test_shares_of_a_transformer(X: np.ndarray) -> None:
     for share in (0.0, 1.5, -0.5, float("nan")):
         with pytest.raises(ValueError, match=r"a share of the samples up to 1\.0"):
             Nystroem(share).fit(X)
+
+
+def test_an_approximation_is_a_transformer_where_no_learner_was_imported_before():
+    script = (
+        "import numpy as np; from representer.approximation import RandomFeatures; X = np.eye(3)\n"
+        "print(RandomFeatures(4, kernel='rbf', random_state=0).fit(X).transform(X).shape)"
+    )
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
+    assert result.stdout.strip() == "(3, 4)", result.stderr
