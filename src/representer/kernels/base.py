@@ -685,8 +685,28 @@ class Centered(Wrapped):
         """The mean of k(x, ·) over the anchors, for each sample."""
         return self.kernel._gram(X, None if X is anchors else anchors).mean(-1)
 
+    def _centred_features(self, X: Data, anchors: Data) -> Tensor | None:
+        """The features φ(x) − m of dense vectors, where they are few and the search needs no derivative of them.
+
+        What cancels in them is as large as φ(x), what cancels in k(x, y) and its means as ‖φ(x)‖²: of points far from
+        zero, that leaves nothing.
+        """
+        if not isinstance(X, Tensor) or self.domain != "vectors" or is_searched(self.kernel):
+            return None
+        size = self.kernel.n_features(anchors)
+        if size is None or size > max(count(anchors), X.shape[-1]):
+            return None
+        features, of_anchors = self.kernel.features(X), self.kernel.features(anchors)
+        return None if features is None or of_anchors is None else features - of_anchors.mean(-2, keepdim=True)
+
     def _gram(self, X: Data, Y: Data | None) -> Tensor:
         anchors = self._anchors(X)
+        left = self._centred_features(X, anchors)
+        right = left if Y is None or left is None else self._centred_features(Y, anchors)
+        return self._from_means(X, Y, anchors) if left is None or right is None else left @ right.mT
+
+    def _from_means(self, X: Data, Y: Data | None, anchors: Data) -> Tensor:
+        """The centred kernel from k and its means over the anchors."""
         gram = self.kernel._gram(X, Y)
         of_anchors = (X if Y is None else Y) is anchors  # then the means are at hand
         rows = gram.mean(-1) if of_anchors else self._means(X, anchors)
@@ -696,13 +716,22 @@ class Centered(Wrapped):
         return combine("sub", gram, columns[..., None, :])
 
     def _magnitudes(self, X: Data, Y: Data) -> Tensor:
-        """The entries that are not centred, and the means that are taken off them."""
-        inner, anchors = self.kernel._magnitudes(X, Y), self._anchors(X)
+        """What is centred, and the means that are taken off it: of features, or of entries."""
+        anchors = self._anchors(X)
+        left, right = (self._centred_features(points, anchors) for points in (X, Y))
+        if left is not None and right is not None:
+            own, other = (self.kernel.features(points) for points in (X, Y))
+            assert own is not None and other is not None
+            return own.abs() @ right.abs().mT + left.abs() @ other.abs().mT
+        inner = self.kernel._magnitudes(X, Y)
         rows, columns = (self._means(points, anchors).abs() for points in (X, Y))
         return inner + rows[..., :, None] + columns[..., None, :]
 
     def _diag(self, X: Data) -> Tensor:
         anchors = self._anchors(X)
+        features = self._centred_features(X, anchors)
+        if features is not None:
+            return features.square().sum(-1)
         means = self._means(X, anchors)
         grand = means.mean(-1) if X is anchors else self._means(anchors, anchors).mean(-1)
         return self.kernel._diag(X) - 2.0 * means + grand[..., None]
