@@ -321,11 +321,23 @@ def test_landmarks_of_products_far_from_zero_say_so(rng):
         model.fit(X + 2.0**20, y)
 
 
-def test_levels_of_a_centred_kernel_far_from_zero_keep_their_digits(rng):
-    """The products of points cancelled: rows one by one had other components than all of them, and nothing said so."""
+def outlier_far_from_zero(rng):
     points = np.round(rng.normal(size=(24, 3)) * 2**20) / 2**20
     points[0] *= 1e4
-    X, new = 1e3 * (points + 2.0**20)[:18], 1e3 * (points + 2.0**20)[18:]
+    return 1e3 * (points + 2.0**20)[:18], 1e3 * (points + 2.0**20)[18:]
+
+
+def test_levels_of_a_centred_kernel_far_from_zero_keep_their_digits(rng):
+    """The products of points cancelled: rows one by one had other components than all of them, and nothing said so."""
+    X, new = outlier_far_from_zero(rng)
     model = DeepKernelPCA([2, 1], [Linear().centered(), "linear"], max_iter=30, random_state=0).fit(X)
     together, alone = model.transform(new), np.vstack([model.transform(row) for row in new[:, None]])
-    np.testing.assert_allclose(alone, together, atol=1e-10 * np.abs(together).max())
+    np.testing.assert_allclose(alone, together, atol=1e-9 * np.abs(together).max())
+
+
+@pytest.mark.parametrize("kernel", ["linear", Polynomial(3).centered()], ids=repr)
+def test_levels_say_that_centring_has_cost_the_digits_of_a_weak_component(kernel, rng):
+    """An outlier is the first component; the second is what rounding has left of the other samples."""
+    X, _ = outlier_far_from_zero(rng)
+    with pytest.warns(NumericalWarning, match="times larger than their sum"):
+        DeepKernelPCA([2, 1], [kernel, "linear"], max_iter=30, random_state=0).fit(X)

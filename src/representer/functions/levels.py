@@ -33,6 +33,8 @@ from representer.values import number
 
 # Hidden features that differ by less than this share of the largest are the same; in single precision it is √eps.
 SAME = 1e-6
+# Centring cancels if k(x, x) is so many times larger than what it leaves.
+CANCELS = 100.0
 # A solution has been found when a step moves no hidden feature by more than this share of the largest one.
 ACCURACY = 1e-10
 MAX_ITER = 50
@@ -255,7 +257,11 @@ class Levels(Function):
         return self.data.kernel
 
     def cancellation(self, limit: int = 16, size: float = 0.0) -> float:
-        """How many times larger than the centred k(x, x) of the data k(x, x) is, or what cancels in it at a few."""
+        """How many times larger what cancels in the kernel of the data is than what is left; 1 where nothing cancels.
+
+        It is k(x, x), or larger numbers inside a centred kernel, beside the centred k(x, x); where that is much less,
+        beside the variance along the weakest component, in which rounding is as large as in the strongest.
+        """
         loaded = self.data.loaded
         largest = loaded.diagonal.abs().max()
         centred = largest
@@ -264,7 +270,17 @@ class Levels(Function):
         if self.data.kernel.domain == "vectors" and isinstance(loaded.anchors, Tensor):
             points = take(loaded.anchors, torch.from_numpy(evenly_spaced(count(loaded.anchors), limit)))
             largest = torch.maximum(largest, loaded.kernel._magnitudes(points, points).diagonal().max())
-        return 1.0 if bool(largest == centred) else float(largest / centred)
+        if bool(largest == centred):
+            return 1.0
+        kept = centred if bool(largest < CANCELS * centred) else torch.minimum(centred, self._weakest_variance())
+        return float(largest / kept)
+
+    def _weakest_variance(self) -> Tensor:
+        """The least variance hᵀ K h / (n hᵀ h) of the data along a component h of the first level that is not zero."""
+        H, variances = self.equations.hidden[0], self.equations.variances[0]
+        squares = H.square().sum(0)
+        quotients = (self.etas[0] * variances.diagonal()).abs() / squares
+        return quotients[squares > 0].amin() / len(H) if bool((squares > 0).any()) else H.new_tensor(torch.inf)
 
     def columns(self, level: int | None) -> slice:
         """Where a level stands among all of them; None: all of them."""

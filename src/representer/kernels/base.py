@@ -720,12 +720,16 @@ class Centered(Wrapped):
         anchors = self._anchors(X)
         left, right = (self._centred_features(points, anchors) for points in (X, Y))
         if left is not None and right is not None:
-            own, other = (self.kernel.features(points) for points in (X, Y))
-            assert own is not None and other is not None
+            own, other = (self._rounded(points, centred) for points, centred in ((X, left), (Y, right)))
             return own.abs() @ right.abs().mT + left.abs() @ other.abs().mT
         inner = self.kernel._magnitudes(X, Y)
         rows, columns = (self._means(points, anchors).abs() for points in (X, Y))
         return inner + rows[..., :, None] + columns[..., None, :]
+
+    def _rounded(self, X: Tensor, centred: Tensor) -> Tensor:
+        """What the rounding of the centred features is relative to: points that are their own features have none."""
+        features = self.kernel.features(X)
+        return centred if features is None or features is X else features
 
     def _diag(self, X: Data) -> Tensor:
         anchors = self._anchors(X)
