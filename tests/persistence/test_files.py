@@ -79,8 +79,9 @@ def check_in_a_fresh_process(names: list[str], folder: Path) -> None:
             assert np.array_equal(again, answer, equal_nan=numbers), f"{name}: {question}"
 
 
-def test_learners_answer_the_same_in_a_fresh_process(tmp_path: Path) -> None:
-    check_in_a_fresh_process(QUICK, tmp_path)
+@pytest.mark.parametrize("part", range(4))
+def test_learners_answer_the_same_in_a_fresh_process(part: int, tmp_path: Path) -> None:
+    check_in_a_fresh_process(QUICK[part::4], tmp_path)
 
 
 @pytest.mark.slow
