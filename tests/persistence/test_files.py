@@ -57,8 +57,8 @@ def in_a_fresh_process(jobs: dict[str, tuple[str, object]], folder: Path) -> dic
     return pickle.loads((folder / "jobs.answers").read_bytes())
 
 
-# All kinds of data with one learner, all learners with one kind, all approximations: the rest is the slow tier, to which
-# most defaults on frames and strings belong, whose intervals are refits of several kernels.
+# All kinds of data with one learner, all learners with one kind, all approximations; the rest is the slow tier, where
+# most defaults on frames and strings are: their intervals are refits of several kernels.
 QUICK = [
     name
     for name in MODELS
