@@ -152,6 +152,16 @@ def test_molecules_and_graphs_of_molecules_add():
 
 
 @pytest.mark.parametrize("order", [1, -1])
+def test_a_constant_beside_molecules_and_their_graphs_takes_either(order):
+    Chem = pytest.importorskip("rdkit.Chem")
+    molecules = [Chem.MolFromSmiles(text) for text in SMILES]
+    first, second = [Molecule(), WeisfeilerLehman(2)][::order]
+    expected = first(molecules) + second(molecules)
+    for kernel in (first + second + 1.0, 1.0 + (first + second), (1.0 + first) + second):
+        np.testing.assert_allclose(kernel(molecules), expected + 1.0)
+
+
+@pytest.mark.parametrize("order", [1, -1])
 @pytest.mark.parametrize("learner", [OperatorRidge, EmbeddingClassifier])
 def test_every_kernel_of_a_stack_gets_molecules_as_given(learner, order):
     """A stack of molecules and their graphs is the weighted mean of both fits, whatever their order."""

@@ -12,6 +12,7 @@ from sklearn.kernel_ridge import KernelRidge
 
 from representer import (
     ConditionalMeanEmbedding,
+    DeepKernelPCA,
     DeepKernelRegressor,
     EmbeddingClassifier,
     KernelAutoencoder,
@@ -318,3 +319,13 @@ def test_landmarks_of_products_far_from_zero_say_so(rng):
     model = OperatorRidge(Polynomial(3), alpha=0.05, fit_intercept=True, approximation=Landmarks(X[:1] + 2.0**20))
     with pytest.warns(NumericalWarning, match="times farther from zero than apart"):
         model.fit(X + 2.0**20, y)
+
+
+def test_levels_of_a_centred_kernel_far_from_zero_keep_their_digits(rng):
+    """The products of points cancelled: rows one by one had other components than all of them, and nothing said so."""
+    points = np.round(rng.normal(size=(24, 3)) * 2**20) / 2**20
+    points[0] *= 1e4
+    X, new = 1e3 * (points + 2.0**20)[:18], 1e3 * (points + 2.0**20)[18:]
+    model = DeepKernelPCA([2, 1], [Linear().centered(), "linear"], max_iter=30, random_state=0).fit(X)
+    together, alone = model.transform(new), np.vstack([model.transform(row) for row in new[:, None]])
+    np.testing.assert_allclose(alone, together, atol=1e-10 * np.abs(together).max())

@@ -172,13 +172,36 @@ def test_centring_a_precomputed_gram_matrix() -> None:
 def test_centring_computes_the_training_matrix_once() -> None:
     calls = []
 
-    class Counting(Linear):
+    class Counting(Gaussian):
         def _gram(self, A: torch.Tensor, B: torch.Tensor | None) -> torch.Tensor:
             calls.append((len(A), len(A if B is None else B)))
             return super()._gram(A, B)
 
-    Counting().centered()(X)
+    Counting(1.0).centered()(X)
     assert calls == [(6, 6)]
+
+
+@pytest.mark.parametrize("kernel", [Linear(), 4.0 * Linear() + 1.0], ids=repr)
+def test_centring_keeps_the_digits_of_points_far_from_zero(kernel: Kernel) -> None:
+    """A centred kernel of products does not see an offset: sums of points on a grid of 2⁻²⁰ are exact."""
+    grid, new = (np.round(points * 2.0**20) / 2.0**20 for points in (RNG.standard_normal((8, 3)), Y))
+    near, far = kernel.centered(grid), kernel.centered(grid + 2.0**27)
+    torch.testing.assert_close(far(new + 2.0**27, grid + 2.0**27), near(new, grid), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(far.diag(new + 2.0**27), near.diag(new), rtol=1e-12, atol=1e-12)
+    sizes = far._magnitudes(far.prepare(new + 2.0**27), far.prepare(grid + 2.0**27))
+    assert 2.0**25 < float(sizes.max()) < 2.0**33  # as the offset, not as its square
+
+
+def test_centred_monomials_have_more_digits_than_centred_products() -> None:
+    """Against the products of features in extended precision."""
+    points = RNG.standard_normal((12, 2)) + 1e4
+    kernel = Polynomial(2, 1.0, 1.0).centered()
+    x = points.astype(np.longdouble)
+    monomials = [x[:, 0] ** 2, x[:, 1] ** 2, *(np.sqrt(np.longdouble(2)) * c for c in (x[:, 0] * x[:, 1], *x.T))]
+    features = np.stack(monomials, 1)
+    features -= features.mean(0)
+    expected = (features @ features.T).astype(float)
+    np.testing.assert_allclose(kernel(points), expected, rtol=0, atol=1e-10 * np.abs(expected).max())
 
 
 def test_centring_is_of_the_data_before_a_map() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import pickle
+from pathlib import Path
 from typing import Any
 
 import naive_operators as no
@@ -20,7 +21,7 @@ from sklearn.base import clone
 from torch import Tensor
 
 import naive
-from representer import kernels, operators
+from representer import OperatorRidge, kernels, load, operators
 from representer.kernels import Callable, Delta, Gaussian, Kernel, Linear, Matern, Polynomial, Precomputed
 from representer.operators import (
     ConditionalCovariance,
@@ -624,3 +625,79 @@ def test_joint_kernels_of_unequal_widths() -> None:
     for kernel in (CurlFree(1.0), diagonal_regularization(Linear(), 0.5)):
         with pytest.raises(ValueError, match="acts on vectors of 2 numbers; the outputs have 3"):
             joint_kernel(kernel, two, three, two, three)
+
+
+# -- objects of which each kernel makes something else -----------------------------------------------------------------
+SMILES = ["CCO", "CCN", "c1ccccc1", "CC(=O)O", "CCCl", "C1CCCCC1", "CC#N", "Cc1ccccc1", "OCCO"]
+GRAPHS, MOLECULES = kernels.WeisfeilerLehman(2), kernels.Molecule()
+BOTH = MOLECULES + GRAPHS
+A2, B2 = Dense([[2.0, 1.0], [1.0, 2.0]]), Dense([[1.0, 0.2], [0.2, 3.0]])
+# Each with the sum of k ⊗ A that it is.
+OF_MOLECULES: dict[str, tuple[OperatorKernel, list[tuple[Kernel, Any]]]] = {
+    "separate": (Separate([MOLECULES, GRAPHS]), [(MOLECULES, [[1, 0], [0, 0]]), (GRAPHS, [[0, 0], [0, 1]])]),
+    "reversed": (Separate([GRAPHS, MOLECULES]), [(GRAPHS, [[1, 0], [0, 0]]), (MOLECULES, [[0, 0], [0, 1]])]),
+    "sums in it": (Separate([BOTH, GRAPHS]), [(BOTH, [[1, 0], [0, 0]]), (GRAPHS, [[0, 0], [0, 1]])]),
+    "sum": (Decomposable(MOLECULES, A2) + Decomposable(GRAPHS), [(MOLECULES, A2.matrix), (GRAPHS, np.eye(2))]),
+    "coupled": (Decomposable(GRAPHS, A2) + Decomposable(MOLECULES, B2), [(GRAPHS, A2.matrix), (MOLECULES, B2.matrix)]),
+    "three": (
+        Decomposable(GRAPHS, A2) + Decomposable(BOTH) + Separate([GRAPHS, MOLECULES]),
+        [(GRAPHS, A2.matrix), (BOTH, np.eye(2)), (GRAPHS, [[1, 0], [0, 0]]), (MOLECULES, [[0, 0], [0, 1]])],
+    ),
+    "one term": (OperatorSum([Separate([BOTH, BOTH])]), [(BOTH, np.eye(2))]),
+}
+of_molecules = pytest.mark.parametrize("name", OF_MOLECULES)
+
+
+def molecules() -> list[Any]:
+    return list(map(pytest.importorskip("rdkit.Chem").MolFromSmiles, SMILES))
+
+
+@of_molecules
+def test_each_kernel_takes_molecules_as_it_does_alone(name: str, rng: np.random.Generator) -> None:
+    kernel, terms = OF_MOLECULES[name]
+    raw, new = molecules(), molecules()[:4]
+    expected = sum(np.kron(k(new, raw).numpy(), A) for k, A in terms)
+    X, Y = kernel.prepare(raw), kernel.prepare(new)
+    assert kernel.prepare(X) is X
+    np.testing.assert_allclose(kernel.dense(Y, X, 2), expected, rtol=1e-12)
+    coefficients = rng.standard_normal((len(raw), 2))
+    np.testing.assert_allclose(
+        kernel.apply(Y, X, tensor(coefficients)).reshape(-1), expected @ coefficients.reshape(-1), rtol=1e-10
+    )
+    np.testing.assert_allclose(kernel.diag(Y, 2), sum(np.outer(k.diag(new), np.diag(A)) for k, A in terms), rtol=1e-12)
+    outputs = rng.standard_normal((len(raw), 2))
+    joint = sum(k(new, raw).numpy() * (outputs[:4] @ A @ outputs.T) for k, A in terms)
+    np.testing.assert_allclose(joint_kernel(kernel, new, outputs[:4], raw, outputs), joint, rtol=1e-10)
+    form = kernel.diagonal_form(2, DOUBLE)
+    assert (form is None) == (name == "coupled" or name == "three")
+    if form is not None:
+        by_form = sum(np.kron(k._gram(Y, X), form.operator(t)) for t, k in enumerate(form.kernels))
+        np.testing.assert_allclose(by_form, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_words_of_kernels_on_molecules_get_their_numbers() -> None:
+    kernel = Separate(["auto" * MOLECULES, "auto" * GRAPHS]) + Decomposable("auto" * GRAPHS)
+    resolved = kernel.resolve(molecules())
+    assert resolved == Separate([1.0 * MOLECULES, 1.0 * GRAPHS]) + Decomposable(1.0 * GRAPHS)
+
+
+@of_molecules
+def test_ridge_regression_of_molecules(name: str, rng: np.random.Generator, tmp_path: Path) -> None:
+    kernel, terms = OF_MOLECULES[name]
+    raw, targets = molecules(), rng.standard_normal((len(SMILES), 2))
+    learner = OperatorRidge(kernel, alpha=0.5, fit_intercept=False).fit(raw, targets)
+    gram = sum(np.kron(k(raw).numpy(), A) for k, A in terms)
+    coefficients = np.linalg.solve(gram + 0.5 * len(raw) * np.eye(len(gram)), targets.reshape(-1))
+    expected = sum(np.kron(k(raw[:3], raw).numpy(), A) for k, A in terms) @ coefficients
+    np.testing.assert_allclose(learner.predict(raw[:3]).reshape(-1), expected, rtol=1e-8)
+    learner.save(tmp_path / "model")
+    np.testing.assert_array_equal(load(tmp_path / "model").predict(raw[:3]), learner.predict(raw[:3]))
+
+
+def test_operators_of_a_sum_that_the_targets_decide(rng: np.random.Generator) -> None:
+    raw, targets = molecules(), rng.standard_normal((len(SMILES), 2))
+    learner = OperatorRidge(
+        Decomposable(MOLECULES) + Decomposable(GRAPHS, ConditionalCovariance(0.1)), alpha=0.5, fit_intercept=False
+    ).fit(raw, targets)
+    expected = ConditionalCovariance(0.1).resolve(tensor(targets), GRAPHS(raw)).matrix
+    np.testing.assert_allclose(learner.kernel_.terms[1].operator.matrix, expected, rtol=1e-10)

@@ -28,7 +28,7 @@ from representer.functions.base import Function, Span
 from representer.kernels import Gaussian, Kernel, Linear
 from representer.linalg import Limits, broyden, jacobian, levenberg_marquardt, require_gram, row_blocks
 from representer.operators import Decomposable, Projected, Representation, original, repaired_gram, silent_repairs
-from representer.samples import Data, count, plain, take
+from representer.samples import Data, count, evenly_spaced, plain, take
 from representer.values import number
 
 # Hidden features that differ by less than this share of the largest are the same; in single precision it is √eps.
@@ -255,12 +255,16 @@ class Levels(Function):
         return self.data.kernel
 
     def cancellation(self, limit: int = 16, size: float = 0.0) -> float:
-        """How many times larger than the centred k(x, x) of the data k(x, x) is."""
+        """How many times larger than the centred k(x, x) of the data k(x, x) is, or what cancels in it at a few."""
         loaded = self.data.loaded
-        if loaded.means is None:
-            return 1.0
-        centred = loaded.diagonal - 2.0 * loaded.means + self.data.grand_mean
-        return float(loaded.diagonal.abs().max() / centred.abs().max())
+        largest = loaded.diagonal.abs().max()
+        centred = largest
+        if loaded.means is not None:
+            centred = (loaded.diagonal - 2.0 * loaded.means + self.data.grand_mean).abs().max()
+        if self.data.kernel.domain == "vectors" and isinstance(loaded.anchors, Tensor):
+            points = take(loaded.anchors, torch.from_numpy(evenly_spaced(count(loaded.anchors), limit)))
+            largest = torch.maximum(largest, loaded.kernel._magnitudes(points, points).diagonal().max())
+        return 1.0 if bool(largest == centred) else float(largest / centred)
 
     def columns(self, level: int | None) -> slice:
         """Where a level stands among all of them; None: all of them."""

@@ -22,6 +22,8 @@ from representer.kernels.base import (
     has_products,
     is_bounded,
 )
+from representer.kernels.base import prepare_for_each as prepare_for_each
+from representer.kernels.base import views as views
 from representer.kernels.columns import Columns
 from representer.kernels.curves import Functional
 from representer.kernels.families import FeatureKind as FeatureKind

@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self
+from typing import Any, ClassVar, Literal, Protocol, Self
 
 import numpy as np
 import torch
@@ -370,9 +370,9 @@ class Constant(Kernel):
         return ExplicitFeatures(self.features(X).detach().numpy(), {"constant": 0})
 
 
-def _takes_anything(kernel: Value) -> bool:
+def _takes_anything(kernel: object) -> bool:
     """Is it a constant, or made from constants only?"""
-    children = [child for _, child in kernel._children()]
+    children = [child for _, child in kernel._children()] if isinstance(kernel, Value) else []
     return isinstance(kernel, Constant) or (bool(children) and all(map(_takes_anything, children)))
 
 
@@ -403,21 +403,12 @@ class Pair(Kernel, ABC):
 
     def prepare(self, X: Data) -> Data:
         """The data, checked by both kernels; objects of which each makes something else, in both forms."""
-        if self.domain != "objects" or any(map(_takes_anything, (self.left, self.right))):
-            return self.right.prepare(self.left.prepare(X))
-        if _has_views(X):
-            return X
-        left, right = self.left.prepare(X), self.right.prepare(X)
-        if not (isinstance(left, list) and isinstance(right, list)):
-            return self.right.prepare(left)
-        alike = all(type(a) is type(b) and not isinstance(a, Views) for a, b in zip(left, right, strict=True))
-        return self.right.prepare(left) if alike else list(map(Views, left, right))
+        return prepare_for_each((self.left, self.right), X, self.domain)
 
     def _sides(self, *data: Data) -> tuple[list[Data], list[Data]]:
         """The collections as the left kernel takes them, and as the right one does."""
-        views = [_has_views(X) for X in data]
-        left = [[item.left for item in X] if both else X for X, both in zip(data, views, strict=True)]
-        return left, [[item.right for item in X] if both else X for X, both in zip(data, views, strict=True)]
+        left, right = zip(*(views(X, 2) for X in data), strict=True)
+        return list(left), list(right)
 
     def _resolve(self, X: Data) -> Self:
         left, right = self._sides(X)
@@ -439,16 +430,55 @@ class Pair(Kernel, ABC):
         return self.left._diag(*left), self.right._diag(*right)
 
 
-class Views(NamedTuple):
-    """One object as each of two kernels takes it: a molecule, say, and its graph."""
+# -- objects of which each of several kernels makes something else ----------------------------------------------------
+class Views(tuple[Any, ...]):
+    """One object as each of several kernels takes it: a molecule, say, and its graph."""
 
-    left: Any
-    right: Any
+    __slots__ = ()
 
 
-def _has_views(X: Data | None) -> bool:
-    """Do the objects have a form for each of two kernels?"""
+class Preparing(Protocol):
+    """A kernel, scalar or operator-valued, that checks its data."""
+
+    def prepare(self, X: Data) -> Data:
+        """The data as the kernel computes with them."""
+
+
+def prepare_for_each(kernels: Sequence[Preparing], X: Data, domain: Domain) -> Data:
+    """The data, checked by all kernels; objects of which they make different things, as ``Views``.
+
+    A constant takes any data, also what the first of the other kernels makes of them.
+    """
+    if len(kernels) > 1 and domain == "objects":
+        if _has_views(X):
+            return X
+        forms = [None if _takes_anything(kernel) else kernel.prepare(X) for kernel in kernels]
+        particular = [form for form in forms if form is not None]
+        if _differ(particular):
+            items = zip(*(particular[0] if form is None else form for form in forms), strict=True)
+            return list(map(Views, items))
+    for kernel in kernels:
+        X = kernel.prepare(X)
+    return X
+
+
+def views(X: Data, n: int) -> list[Data]:
+    """Data that ``prepare_for_each`` has checked for n kernels, as each of them takes them."""
+    if n == 1 or not _has_views(X):
+        return [X] * n
+    return [[item[i] for item in X] for i in range(n)]
+
+
+def _has_views(X: Data) -> bool:
+    """Do the objects have a form for each of several kernels?"""
     return isinstance(X, list) and bool(X) and isinstance(X[0], Views)
+
+
+def _differ(forms: Sequence[Data]) -> bool:
+    """Are the objects of different types, or in the views of kernels that are themselves made from several?"""
+    if not all(isinstance(form, list) for form in forms):
+        return False
+    return any(isinstance(items[0], Views) or len(set(map(type, items))) > 1 for items in zip(*forms, strict=True))
 
 
 class Sum(Pair):
@@ -655,8 +685,28 @@ class Centered(Wrapped):
         """The mean of k(x, ·) over the anchors, for each sample."""
         return self.kernel._gram(X, None if X is anchors else anchors).mean(-1)
 
+    def _centred_features(self, X: Data, anchors: Data) -> Tensor | None:
+        """The features φ(x) − m of dense vectors, where they are few and the search needs no derivative of them.
+
+        What cancels in them is as large as φ(x), what cancels in k(x, y) and its means as ‖φ(x)‖²: of points far from
+        zero, that leaves nothing.
+        """
+        if not isinstance(X, Tensor) or self.domain != "vectors" or is_searched(self.kernel):
+            return None
+        size = self.kernel.n_features(anchors)
+        if size is None or size > max(count(anchors), X.shape[-1]):
+            return None
+        features, of_anchors = self.kernel.features(X), self.kernel.features(anchors)
+        return None if features is None or of_anchors is None else features - of_anchors.mean(-2, keepdim=True)
+
     def _gram(self, X: Data, Y: Data | None) -> Tensor:
         anchors = self._anchors(X)
+        left = self._centred_features(X, anchors)
+        right = left if Y is None or left is None else self._centred_features(Y, anchors)
+        return self._from_means(X, Y, anchors) if left is None or right is None else left @ right.mT
+
+    def _from_means(self, X: Data, Y: Data | None, anchors: Data) -> Tensor:
+        """The centred kernel from k and its means over the anchors."""
         gram = self.kernel._gram(X, Y)
         of_anchors = (X if Y is None else Y) is anchors  # then the means are at hand
         rows = gram.mean(-1) if of_anchors else self._means(X, anchors)
@@ -666,13 +716,22 @@ class Centered(Wrapped):
         return combine("sub", gram, columns[..., None, :])
 
     def _magnitudes(self, X: Data, Y: Data) -> Tensor:
-        """The entries that are not centred, and the means that are taken off them."""
-        inner, anchors = self.kernel._magnitudes(X, Y), self._anchors(X)
+        """What is centred, and the means that are taken off it: of features, or of entries."""
+        anchors = self._anchors(X)
+        left, right = (self._centred_features(points, anchors) for points in (X, Y))
+        if left is not None and right is not None:
+            own, other = (self.kernel.features(points) for points in (X, Y))
+            assert own is not None and other is not None
+            return own.abs() @ right.abs().mT + left.abs() @ other.abs().mT
+        inner = self.kernel._magnitudes(X, Y)
         rows, columns = (self._means(points, anchors).abs() for points in (X, Y))
         return inner + rows[..., :, None] + columns[..., None, :]
 
     def _diag(self, X: Data) -> Tensor:
         anchors = self._anchors(X)
+        features = self._centred_features(X, anchors)
+        if features is not None:
+            return features.square().sum(-1)
         means = self._means(X, anchors)
         grand = means.mean(-1) if X is anchors else self._means(anchors, anchors).mean(-1)
         return self.kernel._diag(X) - 2.0 * means + grand[..., None]

@@ -22,7 +22,7 @@ from torch import Tensor
 from representer.kernels import NAMES, Kernel, Pair, Stack, Wrapped
 from representer.kernels import Callable as FunctionKernel
 from representer.linalg import IndefiniteGramWarning, eigh, repair_gram
-from representer.operators.base import Decomposable, OperatorKernel, OperatorSum, Separate
+from representer.operators.base import Compound, Decomposable, OperatorKernel
 from representer.samples import Data, SparseRows, count, equal_rows, evenly_spaced, joined_groups, plain, take
 from representer.values import Value, all_values, map_children
 
@@ -184,7 +184,7 @@ def takes_sparse(kernel: object) -> bool:
         return True  # there is a family of sparse rows
     if isinstance(kernel, str) and kernel in NAMES:
         kernel = NAMES[kernel]()
-    if isinstance(kernel, Pair | Wrapped | Decomposable | OperatorSum | Separate | Stack):
+    if isinstance(kernel, Pair | Wrapped | Decomposable | Compound | Stack):
         return all(takes_sparse(k) for _, k in kernel._children() if isinstance(k, Kernel | OperatorKernel))
     return isinstance(kernel, Kernel) and kernel.takes_sparse
 
@@ -223,10 +223,12 @@ def replicates(kernel: Kernel | OperatorKernel | Stack, X: Data) -> np.ndarray |
         return None
     elif isinstance(kernel, Kernel):
         numbers = _equal_objects(kernel, kernel.prepare(X))  # of several kernels, each prepares them in its own way
+    elif isinstance(kernel, Compound):
+        every = zip(kernel.parts, kernel.views(kernel.prepare(X)), strict=True)
+        return joined_groups(*(replicates(part, *view) for part, view in every))
     else:
         parts = [replicates(child, X) for _, child in kernel._children() if isinstance(child, Kernel | OperatorKernel)]
-        joined = joined_groups(*parts)
-        return joined
+        return joined_groups(*parts)
     return None if len(np.unique(numbers)) == len(numbers) else numbers
 
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, Self
 import torch
 from torch import Tensor
 
-from representer.kernels import FAMILIES, Domain, Kernel, Stack, as_kernel
+from representer.kernels import FAMILIES, Domain, Kernel, Stack, Wrapped, as_kernel, prepare_for_each, views
 from representer.linalg import Eigenpairs, factorize, shifted
 from representer.samples import Data, as_vectors, count
 from representer.values import (
@@ -486,7 +486,66 @@ class Decomposable(OperatorKernel):
         return DiagonalForm(rotation, (self.kernel,), spectrum.values[None])
 
 
-class Separate(OperatorKernel):
+class Compound(OperatorKernel, ABC):
+    """An operator-valued kernel made from several kernels on the same data.
+
+    Each of them gets the data as it takes them by itself: objects of which they make different things, such as a
+    molecule and its graph, are prepared for each.
+    """
+
+    @property
+    @abstractmethod
+    def parts(self) -> Sequence[Kernel | OperatorKernel]:
+        """The kernels."""
+
+    def prepare(self, X: Data) -> Data:
+        """The data, checked by every kernel."""
+        return prepare_for_each(self.parts, X, self.domain)  # the domain raises if the kinds differ
+
+    def views(self, *data: Data) -> list[tuple[Data, ...]]:
+        """For each kernel, the prepared collections as it takes them."""
+        return list(zip(*(views(X, len(self.parts)) for X in data), strict=True))
+
+    def _resolve(self, X: Data) -> Self:
+        resolved = iter([part._resolve(*view) for part, view in zip(self.parts, self.views(X), strict=True)])
+        return self._rebuild(lambda name, argument: map_children(name, argument, lambda _, kernel: next(resolved)))
+
+    def _of_views(self, kernels: Sequence[Kernel], i: int) -> Sequence[Kernel]:
+        """Scalar kernels of the i-th part, on the data of the whole kernel."""
+        if self.domain != "objects" or len(self.parts) == 1:
+            return kernels
+        return [_OfView(kernel, i, len(self.parts)) for kernel in kernels]
+
+
+class _OfView(Wrapped):
+    """A kernel of the i-th of n forms in which there are objects."""
+
+    def __init__(self, kernel: Kernel, index: int, number: int):
+        self.kernel = kernel
+        self.index = index
+        self.number = number
+
+    def _view(self, X: Data | None) -> Data:
+        return views(X, self.number)[self.index]
+
+    def prepare(self, X: Data) -> Data:
+        """The data as they are: the whole kernel has prepared them."""
+        return X
+
+    def _gram(self, X: Data, Y: Data | None) -> Tensor:
+        return self.kernel._gram(self._view(X), self._view(Y))
+
+    def _diag(self, X: Data) -> Tensor:
+        return self.kernel._diag(self._view(X))
+
+    def _product(self, X: Data, Y: Data, coefficients: Tensor) -> Tensor:
+        return self.kernel._product(self._view(X), self._view(Y), coefficients)
+
+    def __repr__(self) -> str:
+        return repr(self.kernel)
+
+
+class Separate(Compound):
     """K(x, y) = diag(k₁(x, y), …, k_p(x, y)): a scalar kernel of its own for each output.
 
     Examples
@@ -506,12 +565,10 @@ class Separate(OperatorKernel):
         """The kind of data that all kernels take."""
         return common_domain(self, self.kernels, Kernel)
 
-    def prepare(self, X: Data) -> Data:
-        """The data, checked by every kernel."""
-        self.domain  # noqa: B018  raises if the kinds differ
-        for kernel in self.kernels:
-            X = kernel.prepare(X)
-        return X
+    @property
+    def parts(self) -> Sequence[Kernel]:
+        """The kernels."""
+        return self.kernels
 
     def n_outputs(self, X: Data) -> int:
         """The number of kernels: there is one for each output."""
@@ -519,25 +576,27 @@ class Separate(OperatorKernel):
 
     def dense(self, X: Data, Y: Data | None, p: int) -> Tensor:
         """The block matrix, in which every block is diagonal."""
-        grams = torch.stack([k._gram(X, Y) for k in self.kernels], -1)
+        grams = torch.stack([k._gram(*view) for k, view in zip(self.kernels, self.views(X, Y), strict=True)], -1)
         n, m, _ = grams.shape
         return torch.diag_embed(grams).permute(0, 2, 1, 3).reshape(n * p, m * p)
 
     def apply(self, X: Data, anchors: Data, coefficients: Tensor) -> Tensor:
         """The products of the outputs, each with its own kernel."""
-        columns = [k._product(X, anchors, coefficients[:, j : j + 1]) for j, k in enumerate(self.kernels)]
+        every = zip(self.kernels, self.views(X, anchors), strict=True)
+        columns = [k._product(x, z, coefficients[:, j : j + 1]) for j, (k, (x, z)) in enumerate(every)]
         return torch.cat(columns, -1)
 
     def diag(self, X: Data, p: int) -> Tensor:
         """The diagonals k_j(x_i, x_i) of the kernels."""
-        return torch.stack([k._diag(X) for k in self.kernels], -1)
+        return torch.stack([k._diag(*view) for k, view in zip(self.kernels, self.views(X), strict=True)], -1)
 
     def diagonal_form(self, p: int, like: Tensor) -> DiagonalForm:
         """The kernel itself, which is diagonal."""
-        return DiagonalForm(None, tuple(self.kernels), torch.eye(p, dtype=like.dtype, device=like.device))
+        kernels = tuple(kernel for i, own in enumerate(self.kernels) for kernel in self._of_views([own], i))
+        return DiagonalForm(None, kernels, torch.eye(p, dtype=like.dtype, device=like.device))
 
 
-class OperatorSum(OperatorKernel):
+class OperatorSum(Compound):
     """K₁(x, y) + K₂(x, y) + …, written ``K1 + K2 + …``.
 
     Examples
@@ -555,12 +614,10 @@ class OperatorSum(OperatorKernel):
         """The kind of data that all terms take."""
         return common_domain(self, self.terms, OperatorKernel)
 
-    def prepare(self, X: Data) -> Data:
-        """The data, checked by every term."""
-        self.domain  # noqa: B018  raises if the kinds differ
-        for term in self.terms:
-            X = term.prepare(X)
-        return X
+    @property
+    def parts(self) -> Sequence[OperatorKernel]:
+        """The terms."""
+        return self.terms
 
     def n_outputs(self, X: Data) -> int | None:
         """The number of outputs on which the terms agree."""
@@ -571,22 +628,24 @@ class OperatorSum(OperatorKernel):
 
     def dense(self, X: Data, Y: Data | None, p: int) -> Tensor:
         """The sum of the terms' matrices."""
-        return torch.stack([term.dense(X, Y, p) for term in self.terms]).sum(0)
+        every = zip(self.terms, self.views(X, Y), strict=True)
+        return torch.stack([term.dense(x, y, p) for term, (x, y) in every]).sum(0)
 
     def apply(self, X: Data, anchors: Data, coefficients: Tensor) -> Tensor:
         """The sum of the terms' images."""
-        return torch.stack([term.apply(X, anchors, coefficients) for term in self.terms]).sum(0)
+        every = zip(self.terms, self.views(X, anchors), strict=True)
+        return torch.stack([term.apply(x, z, coefficients) for term, (x, z) in every]).sum(0)
 
     def diag(self, X: Data, p: int) -> Tensor:
         """The sum of the terms' diagonals."""
-        return torch.stack([term.diag(X, p) for term in self.terms]).sum(0)
+        return torch.stack([term.diag(x, p) for term, (x,) in zip(self.terms, self.views(X), strict=True)]).sum(0)
 
     def diagonal_form(self, p: int, like: Tensor) -> DiagonalForm | None:
         """Simultaneous diagonalisation, which exists if and only if the terms' operators commute."""
         forms = [form for term in self.terms if (form := term.diagonal_form(p, like)) is not None]
         if len(forms) < len(self.terms):
             return None
-        kernels = tuple(kernel for form in forms for kernel in form.kernels)
+        kernels = tuple(kernel for i, form in enumerate(forms) for kernel in self._of_views(form.kernels, i))
         if all(form.rotation is None for form in forms):
             return DiagonalForm(None, kernels, torch.cat([form.weights for form in forms]))
         matrices = [form.operator(t) for form in forms for t in range(len(form.kernels))]

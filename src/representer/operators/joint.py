@@ -215,7 +215,8 @@ def joint_kernel(
     if isinstance(K, Coordinatewise):
         return number(K, "weight", one) * _paired((one * left) @ (two * right).mT, one, two)
     if isinstance(K, OperatorSum):
-        return torch.stack([joint_kernel(term, one, left, two, right) for term in K.terms]).sum(0)
+        every = zip(K.terms, K.views(one, two), strict=True)
+        return torch.stack([joint_kernel(term, a, left, b, right) for term, (a, b) in every]).sum(0)
     _paired(left @ right.mT, one, two)
     joint = left.new_empty(count(one), count(two))
     for rows in row_blocks(len(joint), p * p * count(two) * left.element_size()):

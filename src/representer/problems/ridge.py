@@ -363,7 +363,8 @@ def _initial_operator(Y: Tensor) -> Dense:
 def resolve_operator(kernel: OperatorKernel, data: RidgeData, *, learn: bool) -> OperatorKernel:
     """The kernel with the output operator that the targets decide, or where learning it starts."""
     if isinstance(kernel, OperatorSum):
-        return OperatorSum([resolve_operator(term, data, learn=False) for term in kernel.terms])
+        every = zip(kernel.terms, kernel.views(data.X), strict=True)
+        return OperatorSum([resolve_operator(term, replace(data, X=X), learn=False) for term, (X,) in every])
     if not isinstance(kernel, Decomposable):
         return kernel
     if learn:

@@ -1096,10 +1096,10 @@ def _preconditioner(kernel: OperatorKernel, X: Data, noise: Tensor, mask: Tensor
     """The nearest Kronecker product for sums of them, and a pivoted Cholesky factor for any other kernel."""
     shift = noise.mean()
     n, p = mask.shape
-    terms = _terms(kernel)
-    products = [term for term in terms if isinstance(term, Decomposable)]
+    terms = _terms(kernel, X)
+    products = [(term, view) for term, view in terms if isinstance(term, Decomposable)]
     if len(products) == len(terms):
-        pairs = [(term.kernel._gram(X, None), term._operator.as_matrix(p, noise)) for term in products]
+        pairs = [(term.kernel._gram(view, None), term._operator.as_matrix(p, noise)) for term, view in products]
         gram, operator = nearest_kronecker(pairs)
         left, right = eigh(gram), clipped_spectrum(operator)
         return lambda residual: mask * kronecker_solve(left, right, residual, shift) + (1 - mask) * residual / shift
@@ -1118,9 +1118,11 @@ def _preconditioner(kernel: OperatorKernel, X: Data, noise: Tensor, mask: Tensor
     return lambda residual: inverse.solve(residual.reshape(-1, 1)).reshape(residual.shape)
 
 
-def _terms(kernel: OperatorKernel) -> list[OperatorKernel]:
-    """The terms of a sum, and of the sums in it."""
-    return [t for term in kernel.terms for t in _terms(term)] if isinstance(kernel, OperatorSum) else [kernel]
+def _terms(kernel: OperatorKernel, X: Data) -> list[tuple[OperatorKernel, Data]]:
+    """The terms of a sum, and of the sums in it, each with the data as it takes them."""
+    if not isinstance(kernel, OperatorSum):
+        return [(kernel, X)]
+    return [pair for term, view in zip(kernel.terms, kernel.views(X), strict=True) for pair in _terms(term, *view)]
 
 
 # -- choices ----------------------------------------------------------------------------------------------------------
