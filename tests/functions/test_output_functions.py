@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -95,5 +96,7 @@ def test_units_of_the_targets_are_those_of_a_bandwidth(power: int, rng: np.rando
     Y = torch.from_numpy(rng.standard_normal((12, 1)))
     weights = torch.from_numpy(rng.uniform(-0.2, 1.0, (12, 12)))
     weights, unit, rows = weights / weights.sum(1, keepdim=True), 10.0**power, torch.arange(12)
-    assert best_bandwidth(weights, unit * Y, rows) == pytest.approx(unit * best_bandwidth(weights, Y, rows), rel=1e-9)
+    (width, densities), (other, others) = (best_bandwidth(weights, values, rows) for values in (Y, unit * Y))
+    assert other == pytest.approx(unit * width, rel=1e-9)
+    torch.testing.assert_close(others, densities - math.log(unit))
     torch.testing.assert_close(bandwidths(weights, unit * Y) / unit, bandwidths(weights, Y))
