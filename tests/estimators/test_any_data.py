@@ -280,3 +280,19 @@ def test_dates_and_gaps_of_every_library_are_explained_and_saved(tmp_path) -> No
     np.testing.assert_allclose(told.contributions.sum(1) + told.baseline, told.prediction, rtol=1e-6)
     model.save(tmp_path / "model")
     np.testing.assert_array_equal(load(tmp_path / "model").predict(frame), model.predict(frame))
+
+
+@pytest.mark.parametrize("gap", [None, float("nan"), pd.NA])
+def test_texts_with_gaps_are_fitted_and_predicted(gap) -> None:
+    rng = np.random.default_rng(0)
+    x, names = rng.normal(size=24), ["".join(rng.choice(list("abcdef"), 6)) for _ in range(24)]
+    frame = pd.DataFrame({"x": x, "name": [gap, *names[1:]]})
+    model = OperatorRidge().fit(frame, x)
+    assert np.isfinite(model.predict(frame)).all() and model.score(frame, x) > 0.8
+
+
+def test_infinity_is_refused_at_predict_as_at_fit() -> None:
+    frame = pd.DataFrame({"x": np.arange(20.0), "letter": list("ab") * 10})
+    model = OperatorRidge().fit(frame, np.arange(20.0))
+    with pytest.raises(ValueError, match=r"'x'.*infinite entries, in row\(s\) 1"):
+        model.predict(frame[:2].assign(x=[0.0, np.inf]))

@@ -56,6 +56,9 @@ COLUMNS = {
         [*SMILES[:3], "CCC", "CCCC", "CCN", "CCCl"] * 5,
         "molecules",
     ),
+    "molecules with blanks": ([f"{text} " for text in SMILES], "molecules"),
+    "numbers with odd entries": ([*map(str, np.arange(30) / 7), "<5", "n/a"], "names"),
+    "numbers with commas": ([f"{i},{i}5" for i in range(30)], "names"),
     "words that are SMILES, few": (["CO", "no", "I", "CO", "no", "I"] * 3, "categories"),
     "words that are SMILES, all different": (["CO", "I", "CC", "N", "OC", "CCO", "P", "S", "F", "CN"], "names"),
     "DNA": (letters(20, "ACGT", 30), "DNA or RNA sequences"),
@@ -87,7 +90,8 @@ def test_columns_are_taken_for_what_they_are(name):
     if finding.part is not None:
         gram = suggestion.single(frame)
         assert gram.shape == (len(column),) * 2 and np.isfinite(gram.numpy()).all()
-    if name in ("numbers stored as text", "mixed types", "dates of an unclear form", "nothing"):
+    doubtful = ("numbers stored as text", "numbers with odd entries", "numbers with commas", "mixed types")
+    if name in (*doubtful, "dates of an unclear form", "nothing"):
         assert finding.doubt and "'own'" in finding.doubt
 
 
@@ -142,3 +146,11 @@ def test_code_makes_the_kernel_again():
 def test_bad_input(data, message):
     with pytest.raises(ValueError, match=message), warnings.catch_warnings():
         suggest(data)
+
+
+def test_a_molecule_that_cannot_be_read_is_named_and_does_not_make_names_of_the_others():
+    pytest.importorskip("rdkit", reason="molecules are read by RDKit")
+    texts = [*SMILES, "C1CC"]
+    assert suggest(texts).findings[0].kind == "molecules"
+    with pytest.raises(ValueError, match=r"C1CC"):
+        suggest(texts).single(texts)

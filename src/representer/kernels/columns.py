@@ -170,7 +170,7 @@ def _combine(operation: str, a: Tensor, b: Tensor) -> Tensor:
 # -- one field ------------------------------------------------------------------------------------------------------
 def field_data(records: Sequence[Record], field: Field, kernel: Kernel) -> Data:
     """The data of one field, prepared for its kernel: a matrix for a kernel on vectors, else a list."""
-    columns = [column_of(records, name) for name in _names(field)]
+    columns = [column_of(records, name, gaps=kernel.takes_gaps) for name in _names(field)]
     try:
         if kernel.domain == "vectors":
             return kernel.prepare(np.column_stack([np.asarray(c).reshape(len(c), -1) for c in columns]))

@@ -189,14 +189,18 @@ def are_smiles(strings: Sequence[str]) -> bool:
     >>> are_smiles(["CCO", "c1ccccc1"]), are_smiles(["red", "blue"])
     (True, False)
     """
-    if not all(SMILES.fullmatch(text) for text in strings):
-        return False
-    try:
+    return all(SMILES.fullmatch(text.strip()) for text in strings) and share_of_smiles(strings) == 1.0
+
+
+def share_of_smiles(strings: Sequence[str]) -> float:
+    """The share of strings that look like molecules and that RDKit, where it is installed, can read."""
+    texts = [text.strip() for text in strings]
+    alike = [text for text in texts if SMILES.fullmatch(text)]
+    if has_rdkit():
         rdkit = _rdkit()
-    except ModuleNotFoundError:
-        return True
-    with rdkit.rdBase.BlockLogs():
-        return all(rdkit.Chem.MolFromSmiles(text) is not None for text in strings)
+        with rdkit.rdBase.BlockLogs():
+            alike = [text for text in alike if rdkit.Chem.MolFromSmiles(text) is not None]
+    return len(alike) / max(len(texts), 1)
 
 
 def has_rdkit() -> bool:

@@ -18,7 +18,7 @@ from representer.kernels.base import Kernel
 from representer.kernels.columns import Columns
 from representer.kernels.families import FeatureKind, family
 from representer.kernels.graphs import is_graph
-from representer.kernels.molecules import are_smiles, has_rdkit, is_molecule
+from representer.kernels.molecules import has_rdkit, is_molecule, share_of_smiles
 from representer.kernels.objects import Delta
 from representer.kernels.stack import FAMILIES, Stack, is_several
 from representer.kernels.strings import Spectrum, WeightedDegree
@@ -52,8 +52,10 @@ WORDS_OF_TEXT = 4
 SYMBOLS_OF_SEQUENCE = 8
 # An array is a picture if both of its sides have so many entries.
 SIDE_OF_PICTURE = 6
-# Texts that are read as SMILES are molecules if there are so many, and such a share has more than a chain of atoms.
-FEW_MOLECULES, SHARE_WITH_STRUCTURE = 4, 0.2
+# Texts are molecules if there are so many, such a share has more than a chain of atoms, and such a share can be read.
+FEW_MOLECULES, SHARE_WITH_STRUCTURE, SHARE_OF_MOLECULES = 4, 0.2, 0.8
+# Texts of which such a share begins and ends like numbers were meant as numbers, but for some entries.
+SHARE_OF_NUMBERS = 0.5
 # How many samples are looked at.
 LOOKED_AT = 2000
 
@@ -435,12 +437,35 @@ def _texts(name: str | None, present: list[Any]) -> Finding | None:
     sequences = _sequences(name, seen, present)
     if sequences is not None:
         return sequences
+    doubt = _doubt_about_numbers(name, seen)
     words = float(np.median([len(text.split()) for text in seen]))
     if words >= WORDS_OF_TEXT:
         kernels: tuple[Kernel, ...] = (Words(1), Words((1, 2)), Spectrum((3, 5)).normalized())
         return Finding(name, "text", f"{words:.0f} words in the middle", kernels[0], kernels)
     kernels = (Spectrum((1, 3)).normalized(), *family("strings").kernels, Words(1))
-    return Finding(name, "names", f"{len(levels)} different short texts of {len(present)}", kernels[0], kernels)
+    why = f"{len(levels)} different short texts of {len(present)}"
+    return Finding(name, "names", why, kernels[0], kernels, doubt=doubt)
+
+
+def _doubt_about_numbers(name: str | None, seen: list[str]) -> str | None:
+    """A warning about texts most of which are numbers with a comma, a sign or a unit, or beside a word."""
+    odd = [text for text in seen if not _is_like_number(text)]
+    if len(odd) > (1.0 - SHARE_OF_NUMBERS) * len(seen):
+        return None
+    example = odd[0] if odd else seen[0]
+    return (
+        f"Column {name!r} seems to have numbers that are stored as text, but for entries such as {example!r:.40}, and "
+        "is taken for names. Convert it: pandas.to_numeric(column, errors='coerce') makes gaps of what is no number."
+    )
+
+
+def _is_like_number(text: str) -> bool:
+    """Is it a number, perhaps with a comma, a percent sign, a sign of comparison or a unit?"""
+    parts = text.replace(",", ".").strip("<>≤≥~% ").split()
+    try:
+        return len(parts) in (1, 2) and np.isfinite(float(parts[0]))
+    except ValueError:
+        return False
 
 
 def _written_numbers(name: str | None, seen: list[str], present: list[str]) -> Finding | None:
@@ -487,20 +512,22 @@ def _written_dates(name: str | None, seen: list[str], present: list[str]) -> Fin
 
 
 def _smiles(name: str | None, seen: list[str], present: list[str]) -> Finding | None:
-    """Molecules: at least a few texts, some with brackets, bonds or rings, all of which RDKit can read.
+    """Molecules: at least a few texts, some with brackets, bonds or rings, nearly all of which RDKit can read.
 
-    Measurements of a molecule may be repeated, so that it does not matter how often each of them stands there.
+    Measurements of a molecule may be repeated, so that it does not matter how often each of them stands there. The
+    kernel names those that cannot be read, in an error: they are typing errors more likely than names.
     """
     structured = sum(STRUCTURE.search(text) is not None for text in seen)
     if len(seen) < FEW_MOLECULES or structured < SHARE_WITH_STRUCTURE * len(seen):
         return None
-    if any(" " in text.strip() for text in seen) or not are_smiles(seen):
+    share = 0.0 if any(" " in text.strip() for text in seen) else share_of_smiles(seen)
+    if share < SHARE_OF_MOLECULES:
         return None
     if not has_rdkit():
         kernel = Spectrum((1, 4)).normalized()
         hint = f"Column {name!r} looks like SMILES, but RDKit is not installed: pip install 'representer[molecules]'."
         return Finding(name, "names", "texts like SMILES, without RDKit", kernel, (kernel,), doubt=hint)
-    return _member_of("molecules", name, "molecules", f"SMILES: RDKit reads all of {len(seen)}")
+    return _member_of("molecules", name, "molecules", f"SMILES: RDKit reads {share:.0%} of {len(seen)}")
 
 
 def _sequences(name: str | None, seen: list[str], present: list[str]) -> Finding | None:

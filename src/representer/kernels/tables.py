@@ -107,9 +107,8 @@ class Number(Encoding):
         return self._of(as_numbers(column))
 
     def _of(self, numbers: np.ndarray) -> Self:
+        _refuse_infinity(numbers)
         present = numbers[~np.isnan(numbers)]
-        if np.isinf(present).any():
-            raise ValueError("The column has infinite entries. Mark them as gaps (NaN), or cut them.")
         center, scale = _center_and_scale(present)
         gaps = len(present) < len(numbers)
         found = {"center": center, "scale": scale, "gaps": gaps}
@@ -119,6 +118,7 @@ class Number(Encoding):
         return self._scaled(as_numbers(column))
 
     def _scaled(self, numbers: np.ndarray) -> np.ndarray:
+        _refuse_infinity(numbers)
         absent = np.isnan(numbers)
         scaled = np.where(absent, 0.0, (numbers - self.center) / self.scale)
         return np.stack([scaled, absent.astype(np.float64)] if self.gaps else [scaled], 1)
@@ -126,6 +126,15 @@ class Number(Encoding):
     @property
     def width(self) -> int:
         return 1 + bool(self.gaps)
+
+
+def _refuse_infinity(numbers: np.ndarray) -> None:
+    infinite = np.flatnonzero(np.isinf(numbers)).tolist()
+    if infinite:
+        raise ValueError(
+            f"The column has infinite entries, in row(s) {first_positions(infinite)}. Mark them as gaps (NaN), or cut "
+            "them."
+        )
 
 
 def _center_and_scale(present: np.ndarray) -> tuple[float, float]:
@@ -621,6 +630,7 @@ class Optional(Wrapped):
     """
 
     rules = {"kernel": instance_of("a kernel object", Kernel)}
+    takes_gaps = True
 
     def __init__(self, kernel: Kernel):
         self.kernel = kernel
