@@ -73,7 +73,21 @@ def test_folds_are_at_most_the_rows_of_a_class() -> None:
 
 
 def test_rivals_take_numbers_and_words() -> None:
-    frame = pd.DataFrame({"n": [1, None], "w": ["a", None], "t": pd.to_datetime(["2020-01-01"] * 2), "o": [[1], [2]]})
+    dates, objects = pd.to_datetime(["2020-01-01"] * 3), [[1], [2], [3]]
+    frame = pd.DataFrame({"n": [1, None, 2], "w": ["a", None, "a"], "t": dates, "o": objects, "all": ["x", "y", "z"]})
     table = encoded(frame)
-    assert list(table.columns) == ["n", "w"] and table["w"].tolist() == ["a", "(missing)"]
+    assert list(table.columns) == ["n", "w"] and table["w"].tolist() == ["a", "(missing)", "a"]
     assert list(rivals(table[[]], True)) == ["shares of classes"]
+
+
+def test_texts_that_all_differ_do_not_harm_rivals_and_neither_do_new_words() -> None:
+    frame, y = homes()
+    learner = OperatorRidge(Table(Gaussian(3.0), {"size": Number()}), alpha=1e-3)
+    named = frame.assign(name=[f"house {i}" for i in range(len(frame))])
+    with_names, without = (compare(learner, own, y, 4, lambda step: None) for own in (named, frame))
+    assert with_names.unseen == ("name",) and without.unseen == ()
+    for rival in ("ridge on one-hot", "forest of 200"):
+        np.testing.assert_array_equal(with_names.results[rival], without.results[rival])
+    words = pd.DataFrame({"w": ["a"] * 5 + ["b"] * 35})
+    forest = rivals(words, False)["forest of 200"].fit(words, np.where(words["w"] == "a", -100.0, 1.0))
+    assert forest.predict(pd.DataFrame({"w": ["new"]}))[0] > -1.0  # that of the many, not of the first word

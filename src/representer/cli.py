@@ -289,6 +289,7 @@ def _report(
         ],
         "error grows by, where a column is shuffled": found.mattered,
         "kernel": repr(model.kernel_) if hasattr(model, "kernel_") else None,
+        "columns that rivals are not given": list(found.unseen),
         "notes": notes,
     }
 
@@ -300,6 +301,9 @@ def _print_report(console: Console, report: dict[str, Any], suggestion: object, 
     for name, values in report["held out"].items():
         scores.add_row(escape(name), *(f"{value:.4g}" for value in values.values()))
     console.print(scores)
+    if unseen := report["columns that rivals are not given"]:
+        why = "texts that are nearly all different, dates and objects, which they cannot use"
+        console.print(f"The rivals are without {', '.join(unseen)}: {why}.", markup=False, soft_wrap=True)
     mattered = report["error grows by, where a column is shuffled"]
     if mattered:
         table = Table("column", "error grows by", title="what mattered: each column shuffled in held-out rows")

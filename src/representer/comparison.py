@@ -28,6 +28,8 @@ LEARNERS: dict[str, type[Any]] = {
     own.__name__: own for own in (OperatorRidge, EmbeddingClassifier, DeepKernelRegressor, DeepKernelClassifier)
 }
 TREES = 200
+# Texts of which fewer rows share their entry with another row tell a rival nothing about new rows.
+SHARED_ROWS = 0.1
 # How many columns are shuffled one by one, and on how many held-out rows of a fold.
 SHUFFLED_COLUMNS, SHUFFLED_ROWS = 50, 500
 
@@ -76,7 +78,10 @@ def _check_classes(y: pd.Series[Any]) -> None:
 
 # -- rivals -----------------------------------------------------------------------------------------------------------
 def encoded(frame: pd.DataFrame) -> pd.DataFrame:
-    """The columns that rivals can take: numbers, and texts with a word for gaps; dates and objects are left out."""
+    """The columns that rivals can take: numbers, and texts with a word for gaps.
+
+    Dates, objects, and texts that are nearly all different, such as names, are left out.
+    """
     from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
     columns: dict[Any, Any] = {}
@@ -85,7 +90,9 @@ def encoded(frame: pd.DataFrame) -> pd.DataFrame:
         if is_numeric_dtype(column) and not is_bool_dtype(column):
             columns[name] = column.astype(float)
         elif len(present) and present.map(lambda entry: isinstance(entry, str | bool)).all():
-            columns[name] = column.astype(object).where(column.notna(), "(missing)").astype(str)
+            words = column.astype(object).where(column.notna(), "(missing)").astype(str)
+            if words.duplicated(keep=False).mean() >= SHARED_ROWS:
+                columns[name] = words
     return frame[[]].assign(**{str(name): column for name, column in columns.items()})
 
 
@@ -98,7 +105,8 @@ def rivals(table: pd.DataFrame, classes: bool) -> dict[str, Any]:
     words = [name for name in table.columns if name not in numbers]
     fill = SimpleImputer(strategy="median", keep_empty_features=True)
     one_hot = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
-    codes = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1)
+    # A forest sends NaN that it has not seen to the larger branch; -1 would be the neighbour of the first word.
+    codes = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=np.nan)
     scaled = make_column_transformer((make_pipeline(fill, StandardScaler()), numbers), (one_hot, words))
     coded = make_column_transformer((fill, numbers), (codes, words))
     linear = LogisticRegression(max_iter=1000) if classes else RidgeCV(np.logspace(-3, 3, 13))
@@ -120,11 +128,14 @@ class Comparison:
         For each method its error and its score in each fold, (folds, 2); the learner is the first.
     mattered : dict
         By how much of itself the learner's error grows in the mean where the entries of a column are shuffled.
+    unseen : tuple of str
+        The columns that the rivals are not given, because they could not use them.
     """
 
     measures: tuple[str, str]
     results: dict[str, np.ndarray]
     mattered: dict[str, float]
+    unseen: tuple[str, ...] = ()
 
     @property
     def means(self) -> dict[str, tuple[float, float]]:
@@ -167,7 +178,8 @@ def compare(
     results = {name: np.array(scores) for name, scores in {type(learner).__name__: own, **others}.items()}
     growth = {name: float(np.mean([fold[name] for fold in shuffled])) for name in shuffled[0]}
     mattered = dict(sorted(growth.items(), key=lambda item: -item[1]))
-    return Comparison(("log loss", "accuracy") if classes else ("RMSE", "R²"), results, mattered)
+    unseen = tuple(str(name) for name in frame.columns if str(name) not in table.columns)
+    return Comparison(("log loss", "accuracy") if classes else ("RMSE", "R²"), results, mattered, unseen)
 
 
 def folds_for(learner: object, y: pd.Series[Any], folds: int) -> int:

@@ -646,3 +646,9 @@ def test_widths_are_learned_by_default_where_penalties_are(curve):
     assert fixed.kernel_ == KernelAutoencoder(1, "rbf", "rbf", **FIXED).fit(curve).kernel_
     with pytest.warns(ConvergenceWarning, match="max_iter=2 reached"):
         KernelAutoencoder(1, **{**FIXED, "max_iter": 2, "tol": 1e-12}).fit(curve)
+
+
+def test_memory_is_asked_for_before_it_is_taken(curve, monkeypatch):
+    monkeypatch.setattr("representer.linalg.memory.available_bytes", lambda: 1_000)
+    with pytest.raises(MemoryError, match=r"An exact fit of inner layers to \d+ samples.*approximation=Nystroem"):
+        KernelAutoencoder(2).fit(curve)

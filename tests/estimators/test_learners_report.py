@@ -114,3 +114,24 @@ def test_numbers_of_a_report():
     rows = reliability(np.array([[0.9, 0.1], [0.4, 0.6], [1.0, 0.0]]), np.array([0, 0, 0]), (0.0, 0.8, 1.0))
     assert [row[1:] for row in rows] == [("1", "0.600", "0.000"), ("2", "0.950", "1.000")]
     assert re.fullmatch(r"0\.00 – 0\.80", rows[0][0])
+
+
+@pytest.mark.parametrize("learner", [OperatorRidge("rbf", alpha=0.1), EmbeddingClassifier("rbf", alpha=0.1)])
+def test_inputs_without_targets_are_refused_in_words(learner):
+    model = learner.fit(X, y > 0 if isinstance(learner, EmbeddingClassifier) else y)
+    for question in ("report", "card"):
+        with pytest.raises(ValueError, match=rf"{question}\(X, y\) needs both.*y is None"):
+            getattr(model, question)(X)
+        with pytest.raises(ValueError, match=rf"{question}\(X, y\) needs both.*X is None"):
+            getattr(model, question)(None, y)
+    if isinstance(model, OperatorRidge):
+        with pytest.raises(ValueError, match=r"score\(X, y\) needs both"):
+            model.score(X, None)
+
+
+def test_a_card_counts_only_known_targets():
+    model = OperatorRidge("rbf", alpha=0.1).fit(X, np.column_stack([y, y]))
+    gaps = np.column_stack([y, np.where(np.arange(40) % 2, np.nan, y)])
+    inside = model.predict_interval(X, 0.9)
+    share = np.mean(((inside[..., 0] <= gaps) & (gaps <= inside[..., 1]))[~np.isnan(gaps)])
+    assert f"| share within 90% intervals | {share:.1%} |" in model.card(X, gaps)

@@ -63,6 +63,8 @@ def test_coverage_counts_what_is_inside(rng):
     intervals = np.stack([np.full((30, 2), -1.0), np.full((30, 2), np.inf)], -1)
     assert coverage(y, intervals) == np.mean(y >= -1)
     assert coverage([1.0, 2.0], [[1.0, 1.0], [3.0, 4.0]]) == 0.5
+    gaps = np.where(rng.uniform(size=y.shape) < 0.3, np.nan, y)
+    assert coverage(gaps, intervals) == np.mean(y[~np.isnan(gaps)] >= -1)
 
 
 def test_brier_is_twice_that_of_one_class_and_a_loop_of_many(rng):
@@ -85,6 +87,7 @@ def test_brier_is_twice_that_of_one_class_and_a_loop_of_many(rng):
         (lambda: pinball([1.0], [[1.0]], [1.5]), "between 0 and 1"),
         (lambda: pinball([1.0], [[1.0]], [0.1, 0.9]), r"\(1, 2\)"),
         (lambda: coverage([1.0], [1.0, 2.0]), r"\(1, 2\)"),
+        (lambda: coverage([np.nan], [[1.0, 2.0]]), "y without its missing entries must be a finite, not empty"),
         (lambda: brier([0, 1], [[0.5, 0.5]]), "Pass classes="),
     ],
 )

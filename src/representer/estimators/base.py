@@ -28,6 +28,7 @@ from representer.estimators.validation import (
     DTYPES,
     Check,
     check_arguments,
+    check_both,
     check_inputs,
     check_weights,
     columns_of_fit,
@@ -300,6 +301,8 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
             The model and its arguments, its training data, scores, limits and versions.
         """
         check_is_fitted(self)
+        if self.__sklearn_tags__().target_tags.required:
+            check_both("card", X, y)
         return model_card(self, X, y)
 
     def compressed(self, tolerance: float = 1e-3) -> Any:
@@ -690,6 +693,8 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
             ``report.save("report.html")`` writes one file that needs nothing else; notebooks show it.
         """
         check_is_fitted(self)
+        if self.__sklearn_tags__().target_tags.required:
+            check_both("report", X_test, y_test)
         return make_report(self, X_test, y_test)
 
     def _left_out_answers(self) -> tuple[np.ndarray, np.ndarray] | None:

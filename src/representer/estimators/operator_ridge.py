@@ -18,6 +18,7 @@ from representer.estimators.validation import (
     DTYPES,
     Check,
     check_alpha,
+    check_both,
     check_targets,
     score_of_known,
     seed_of,
@@ -569,6 +570,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         score : float
             1 for perfect predictions, 0 for the mean of y.
         """
+        check_both("score", X, y)
         return score_of_known(y, self.predict(X), sample_weight)
 
     def predict(self, X: Data, return_std: bool = False) -> Any:

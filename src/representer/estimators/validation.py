@@ -307,6 +307,16 @@ def check_alpha(alpha: object, *, interpolates: bool = False) -> float | np.ndar
     return float(values) if values.ndim == 0 else np.ascontiguousarray(values)
 
 
+def check_both(question: str, X: Data, y: Data) -> None:
+    """Refuse new inputs without their targets, or targets without inputs."""
+    if (X is None) != (y is None):
+        given, absent = ("X", "y") if y is None else ("y", "X")
+        raise ValueError(
+            f"{question}(X, y) needs both: the inputs of new samples, and their targets, which a score compares with "
+            f"the predictions; got {given}, and {absent} is None."
+        )
+
+
 def score_of_known(y: Data, predictions: np.ndarray, sample_weight: Data = None) -> float:
     """The mean over outputs of R², each of the samples whose target is known; NaN where fewer than two are."""
     from sklearn.metrics import r2_score  # here, because its import takes long

@@ -137,7 +137,7 @@ def coverage(y: npt.ArrayLike, intervals: npt.ArrayLike) -> float:
     Parameters
     ----------
     y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-        What was observed.
+        What was observed; NaN where a target is missing, which does not count.
     intervals : array-like of shape (n_samples, 2) or (n_samples, n_outputs, 2)
         Lower and upper ends, as ``predict_interval`` gives them.
 
@@ -152,12 +152,14 @@ def coverage(y: npt.ArrayLike, intervals: npt.ArrayLike) -> float:
     >>> coverage([0.0, 5.0], [[-1.0, 1.0], [-1.0, 1.0]])
     0.5
     """
-    observed, ends = _numbers("y", y, None), np.asarray(intervals, dtype=float)
+    observed, ends = np.asarray(y, dtype=float), np.asarray(intervals, dtype=float)
+    known = ~np.isnan(observed)
+    _numbers("y without its missing entries", observed[known], None)
     if ends.shape != (*observed.shape, 2) or np.isnan(ends).any():
         raise ValueError(
             f"intervals must have shape {(*observed.shape, 2)}, lower and upper ends without NaN; got {ends.shape}."
         )
-    return float(np.mean((ends[..., 0] <= observed) & (observed <= ends[..., 1])))
+    return float(np.mean(((ends[..., 0] <= observed) & (observed <= ends[..., 1]))[known]))
 
 
 def brier(y: npt.ArrayLike, probabilities: npt.ArrayLike, classes: npt.ArrayLike | None = None) -> float:

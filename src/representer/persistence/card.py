@@ -53,8 +53,8 @@ def _scores(model: Any, X: Data, y: Data) -> dict[str, object]:
 
 
 def _coverage(intervals: np.ndarray, y: object) -> float:
-    low, high = np.moveaxis(np.asarray(intervals), -1, 0)
-    return float(np.mean((low <= np.asarray(y)) & (np.asarray(y) <= high)))
+    (low, high), observed = np.moveaxis(np.asarray(intervals), -1, 0), np.asarray(y, dtype=float)
+    return float(np.mean(((low <= observed) & (observed <= high))[~np.isnan(observed)]))
 
 
 def _limits(model: Any, X: Data) -> dict[str, object]:

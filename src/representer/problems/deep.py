@@ -24,6 +24,7 @@ from representer.linalg import (
     eigh,
     note_residual,
     repair_gram,
+    require,
 )
 from representer.operators import Decomposable, OperatorKernel, Representation, original, repaired_gram
 from representer.optimize import (
@@ -688,6 +689,10 @@ class DeepRegression(Problem):
 
     def _prepare(self) -> tuple[Composition, Data, Restore]:
         """The composition and the data that the fit works with, and the way back."""
+        if self.scope.spans_all and self.model.composition.layers:
+            n, advice = len(self.seen), "Use approximation=Nystroem(m), or fewer samples."
+            needed = 2 * n**2 * self.representation.dtype.itemsize  # a Gram matrix, and its factor
+            require(needed, what=f"An exact fit of inner layers to {n} samples", advice=advice)
         like = self.representation.tensor(np.zeros(1))
         return precompute(self.model.composition, self.data, like, once=self.scope.spans_all)
 
