@@ -73,7 +73,7 @@ def test_molecules_have_coloured_atoms() -> None:
     smiles = ["CCO", "CCCO", "c1ccccc1", "Cc1ccccc1", "CC(=O)O", "CCN"]
     model = OperatorRidge(Molecule(), alpha=1e-2).fit(smiles, [1.0, 1.1, 0.0, 0.1, 2.0, 0.7])
     why = model.explain(["CCCCO"], parts=True)
-    assert why.parts is not None and why.parts[0].shape == (5,)
+    assert why.parts is not None and why.parts[0].shape == (5,) and why.parts_baseline is None
     html = why._repr_html_()
     assert html.count("<svg") == 7 and "<rect" not in html.split("</svg>")[1]  # no white card behind a molecule
     np.testing.assert_array_equal(model.sensitivity(["CCCCO"])[0], why.parts[0])
@@ -102,7 +102,8 @@ def test_columns_share_a_product() -> None:
     why = model.explain(X[:4], parts=True)
     parts = np.stack(why.parts)
     rows = np.unique(np.linspace(0, 39, 20).astype(int))
-    np.testing.assert_allclose(parts.sum(1), model.predict(X[:4]) - model.predict(X[rows]).mean())
+    np.testing.assert_allclose(why.parts_baseline, model.predict(X[rows]).mean())
+    np.testing.assert_allclose(why.parts_baseline + parts.sum(1), model.predict(X[:4]))
     linear = OperatorRidge(Linear(), alpha=1e-3).fit(X, X @ [1.0, -2.0, 0.5])
     slopes = linear.sensitivity(X[:1])[0]
     np.testing.assert_allclose(np.stack(linear.explain(X[:4], parts=True).parts), slopes * (X[:4] - X[rows].mean(0)))
@@ -111,7 +112,7 @@ def test_columns_share_a_product() -> None:
     shares = np.stack(many.explain(wide[:3], parts=True).parts)
     slopes = many.sensitivity(wide[:1])[0]
     np.testing.assert_allclose(shares, slopes * (wide[:3] - wide[rows].mean(0)), atol=1e-12)
-    assert "columns:" in why._repr_html_() and why.part_names == ("0", "1", "2")
+    assert "columns: mean" in why._repr_html_() and why.part_names == ("0", "1", "2")
 
 
 def test_records_and_scores_have_columns() -> None:
@@ -128,7 +129,9 @@ def test_records_and_scores_have_columns() -> None:
     np.testing.assert_allclose(np.stack(why.parts).sum(1), expected, atol=1e-9)
     X = rng.normal(size=(20, 2))
     scores = StructuredPredictor(Gaussian(1.0), Gaussian(1.0), alpha=0.1).fit(X, X[:, 0])
-    assert scores.explain(X[:2], X[:3, 0], parts=True).parts[0].shape == (2, 3)
+    why = scores.explain(X[:2], X[:3, 0], parts=True)
+    assert why.parts[0].shape == (2, 3)
+    np.testing.assert_allclose(why[1:].parts_baseline + why.parts[1].sum(0), why.prediction[1])
 
 
 def test_components_follow_their_features() -> None:

@@ -20,8 +20,22 @@ from representer import (
     StructuredPredictor,
 )
 from representer.approximation import Nystroem, RandomFeatures, TensorSketch
-from representer.kernels import Gaussian, Laplacian, Linear, Matern, Polynomial, RationalQuadratic, Spectrum
+from representer.kernels import (
+    Category,
+    Gaussian,
+    Laplacian,
+    Linear,
+    Matern,
+    Number,
+    Polynomial,
+    RationalQuadratic,
+    Spectrum,
+    Stack,
+    Table,
+)
 from representer.operators import Dense
+
+TABLE = Table(Gaussian(1.0), {"size": Number(), "colour": Category()})
 
 rng = np.random.default_rng(0)
 X, NEW = rng.normal(size=(30, 3)), rng.normal(size=(7, 3))
@@ -109,9 +123,28 @@ def test_levels_become_a_network_that_is_exported(name: str) -> None:
         np.testing.assert_allclose(again(torch.from_numpy(new)).detach(), model.transform(new), atol=1e-10)
 
 
+@pytest.mark.parametrize(
+    "model",
+    [
+        OperatorRidge(TABLE, alpha=0.1),
+        OperatorRidge(Stack([TABLE, 2.0 * TABLE], weights=[0.5, 0.5]), alpha=0.1),
+        EmbeddingClassifier(TABLE, alpha=0.1),
+        ConditionalMeanEmbedding(TABLE, Gaussian(1.0), alpha=0.1),
+        StructuredPredictor(TABLE, Gaussian(1.0), alpha=0.1),
+        KernelFeatures(TABLE, Nystroem(3)),
+        KernelAutoencoder(1, kernel=TABLE, n_restarts=1, max_iter=2, tol=1.0),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_records_are_no_tensors(model) -> None:
+    records = [{"size": float(i % 4), "colour": "red" if i % 3 else "blue"} for i in range(8)]
+    with pytest.raises(ValueError, match="to_torch needs a kernel of vectors; this one takes records: "):
+        model.fit(records, np.arange(8) % 2).to_torch()
+
+
 def test_what_is_no_network_says_so() -> None:
     words = ["abc", "abd", "bcd", "cde", "aab"]
-    with pytest.raises(ValueError, match="network of dense vectors"):
+    with pytest.raises(ValueError, match="to_torch needs a kernel of vectors; this one takes objects: Spectrum"):
         DeepKernelPCA([2], Spectrum(2)).fit(words).to_torch()
     gram = np.exp(-0.5 * np.square(y[:, None] - y))
     with pytest.raises(ValueError, match="precomputed output kernel does not have"):

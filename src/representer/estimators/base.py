@@ -33,6 +33,7 @@ from representer.estimators.validation import (
     check_weights,
     columns_of_fit,
     needs_approximation,
+    needs_vectors,
     seed_of,
     warn_unconverged,
 )
@@ -337,6 +338,7 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
             Of values (n_samples, n_outputs). ``torch.export`` takes it for kernels of vectors.
         """
         check_is_fitted(self)
+        needs_vectors(self._data_kernel())
         return self._network()
 
     def _network(self) -> torch.nn.Module:
@@ -600,9 +602,9 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         if explanation.terms == "samples" and getattr(self, "approximation", None) is not None:
             explanation = replace(explanation, terms="landmarks")
         if parts:
-            effects, names = part_effects(function, inputs, self._data_kernel(), self._fitted_inputs())
+            effects, names, mean = part_effects(function, inputs, self._data_kernel(), self._fitted_inputs())
             names = names if names is None else tuple(map(str, getattr(self, "feature_names_in_", names)))
-            explanation = replace(explanation, parts=effects, part_names=names)
+            explanation = replace(explanation, parts=effects, part_names=names, parts_baseline=mean)
         explanation = replace(explanation, outputs=self._output_names())
         return replace(
             flat(explanation) if self._has_flat_answers() else explanation,

@@ -665,6 +665,7 @@ class StructuredPredictor(KernelLearner):
             X (n_queries, n_features) to what ``score_candidates(X, candidates)`` gives.
         """
         check_is_fitted(self)
+        validation.needs_vectors(self._data_kernel())
         outputs = self._candidates() if candidates is None else candidates
         return function_network(self._score_function(outputs))
 

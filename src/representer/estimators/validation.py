@@ -182,6 +182,15 @@ def needs_approximation(learner: Any, kernel: Any, domain: Domain) -> None:
         raise ValueError(f"Dask collections hold vectors, but {kernel!r} takes {domain}.")
 
 
+def needs_vectors(kernel: Kernel | OperatorKernel | Stack) -> None:
+    """Refuse to make a network of a kernel whose data are no tensors; rows of Gram matrices are."""
+    if kernel.domain not in ("vectors", "gram"):
+        raise ValueError(
+            f"to_torch needs a kernel of vectors; this one takes {kernel.domain}: {kernel!r:.200}. Save the model "
+            "itself, or fit it to an array of numbers."
+        )
+
+
 def encode(X: Data, y: Data) -> tuple[np.ndarray, np.ndarray]:
     """The classes, and the position of each label among them."""
     require_targets(y)

@@ -66,7 +66,10 @@ class Explanation:
     parts : tuple of q ndarrays of shape (n_parts,) or (n_parts, n_outputs), or None
         What each part of a query adds, where that was asked for: of a string or a graph, the prediction now minus that
         without the character or node; of a molecule, minus that with an unknown atom in the place of the atom; of a
-        vector or a record, the Shapley values of its columns.
+        vector or a record, the Shapley values of its columns, which with ``parts_baseline`` sum to its prediction.
+    parts_baseline : ndarray of shape () or (n_outputs,), or None
+        The mean prediction of the training samples that stand for what is not known of a column; None of parts of
+        objects, which do not sum to the prediction.
     part_names : tuple of str or None
         The names of columns.
     gallery : Gallery or None
@@ -98,6 +101,7 @@ class Explanation:
     interval: np.ndarray | None = None
     support: np.ndarray | None = None
     parts: tuple[np.ndarray, ...] | None = None
+    parts_baseline: np.ndarray | None = None
     part_names: tuple[str, ...] | None = None
     gallery: Gallery | None = field(default=None, repr=False)
 
@@ -107,7 +111,7 @@ class Explanation:
     def __getitem__(self, rows: Any) -> Explanation:
         """The explanations of some queries: a slice, or their numbers."""
         rows = [rows] if np.ndim(rows) == 0 and not isinstance(rows, slice) else rows
-        shared = {"baseline", "n_terms", "terms", "outputs", "labels", "part_names", "parts"}
+        shared = {"baseline", "n_terms", "terms", "outputs", "labels", "part_names", "parts", "parts_baseline"}
         own = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in shared}
         members = own.pop("members")
         taken: dict[str, Any] = {name: None if values is None else values[rows] for name, values in own.items()}
@@ -228,7 +232,9 @@ class Explanation:
             return "" if self.gallery is None else f"<p>{self.gallery.coloured(query, values)}</p>"
         order = np.argsort(-np.abs(values), kind="stable")[:SHOWN_TERMS]
         shares = (f"{escape(self.part_names[i])} <b>{values[i]:+.4g}</b>" for i in order)
-        return f"<p>columns: {' · '.join(shares)}</p>"
+        b = self.parts_baseline
+        mean = "" if b is None else f"mean <b>{float(b[output] if b.ndim else b):.4g}</b> · "
+        return f"<p>columns: {mean}{' · '.join(shares)}</p>"
 
     def plot(self, query: int = 0, k: int = 10, *, output: int | None = None, ax: Any = None) -> Any:
         """Draw the k largest contributions to one prediction as bars. Needs matplotlib (the extra ``plot``).
@@ -317,11 +323,12 @@ def _block(whole: Explanation, terms: Tensor, baseline: Tensor, top: int | None)
 def flat(explanation: Explanation) -> Explanation:
     """The explanation of one output without the axis of outputs."""
     changes = {name: getattr(explanation, name)[..., 0] for name in ("prediction", "baseline", "contributions", "rest")}
-    members, parts = explanation.members, explanation.parts
+    members, parts, mean = explanation.members, explanation.parts, explanation.parts_baseline
     return replace(
         explanation,
         members=None if members is None else {k: v[..., 0] for k, v in members.items()},
         parts=None if parts is None else tuple(effects[..., 0] for effects in parts),
+        parts_baseline=None if mean is None else mean[..., 0],
         **changes,
     )
 

@@ -35,10 +35,13 @@ def sensitivities(
 
 def part_effects(
     function: Function, X: Data, kernel: Kernel | OperatorKernel | Stack, fitted: Data
-) -> tuple[tuple[np.ndarray, ...], tuple[str, ...] | None]:
-    """What each part of each input adds, (parts, p) each, and the names of columns; ``fitted`` are training inputs."""
+) -> tuple[tuple[np.ndarray, ...], tuple[str, ...] | None, np.ndarray | None]:
+    """What each part of each input adds, (parts, p) each; of columns also their names, and the mean (p,) they add to.
+
+    ``fitted`` are training inputs.
+    """
     if not isinstance(X, np.ndarray | Records) or kernel.domain == "gram":
-        return tuple(_of_objects(function, X, kernel)), None
+        return tuple(_of_objects(function, X, kernel)), None, None
     if not isinstance(fitted, np.ndarray | Records):
         raise ValueError(
             "parts=True compares columns with those of training samples, which this model has not kept. Fit it in "
@@ -46,7 +49,7 @@ def part_effects(
         )
     shares = column_shares(lambda points: plain(function(points)), X, fitted)
     columns = list(X.columns) if isinstance(X, Records) else range(shares.shape[1])
-    return tuple(shares), tuple(map(str, columns))
+    return tuple(shares), tuple(map(str, columns)), plain(function(background(fitted))).mean(0)
 
 
 def _of_objects(function: Function, X: Data, kernel: Kernel | OperatorKernel | Stack) -> list[np.ndarray]:
@@ -178,6 +181,12 @@ def has_inside(kernel: Any, kind: type) -> bool:
 
 
 # -- columns ----------------------------------------------------------------------------------------------------------
+def background(samples: Data) -> Data:
+    """The few samples, evenly spaced, that stand for what is not known of a column."""
+    rows = np.unique(np.linspace(0, len(samples) - 1, min(BACKGROUND, len(samples))).astype(int))
+    return samples.take(rows) if isinstance(samples, Records) else samples[rows]
+
+
 def column_shares(answer: Callable[[Any], np.ndarray], X: Data, samples: Data) -> np.ndarray:
     """Shapley values (q, d, p) of the columns of inputs: with the mean over the samples they sum to f(x).
 
@@ -201,14 +210,13 @@ def column_shares(answer: Callable[[Any], np.ndarray], X: Data, samples: Data) -
     [[9.5, 3.5]]
     """
     names = list(X.columns) if isinstance(X, Records) else list(range(X.shape[1]))
-    rows = np.unique(np.linspace(0, len(samples) - 1, min(BACKGROUND, len(samples))).astype(int))
-    samples = samples.take(rows) if isinstance(samples, Records) else samples[rows]
+    samples = background(samples)
 
     def known(columns: tuple[int, ...]) -> np.ndarray:
         """v(S) (q, p): the mean answer where only these columns are known."""
         mixed = _mixed(X, samples, {names[c] for c in columns})
         values = np.asarray(answer(mixed), dtype=np.float64)
-        return values.reshape(len(X), len(rows), -1).mean(1)
+        return values.reshape(len(X), len(samples), -1).mean(1)
 
     d = len(names)
     return _exact_shares(known, d) if d <= FEW_COLUMNS else _sampled_shares(known, d)
