@@ -144,7 +144,7 @@ def test_records_are_no_tensors(model) -> None:
 
 def test_what_is_no_network_says_so() -> None:
     words = ["abc", "abd", "bcd", "cde", "aab"]
-    with pytest.raises(ValueError, match="to_torch needs a kernel of vectors; this one takes objects: Spectrum"):
+    with pytest.raises(ValueError, match="network of dense vectors"):
         DeepKernelPCA([2], Spectrum(2)).fit(words).to_torch()
     gram = np.exp(-0.5 * np.square(y[:, None] - y))
     with pytest.raises(ValueError, match="precomputed output kernel does not have"):

@@ -183,8 +183,8 @@ def needs_approximation(learner: Any, kernel: Any, domain: Domain) -> None:
 
 
 def needs_vectors(kernel: Kernel | OperatorKernel | Stack) -> None:
-    """Refuse to make a network of a kernel whose data are no tensors; rows of Gram matrices are."""
-    if kernel.domain not in ("vectors", "gram"):
+    """Refuse to make a network of a kernel of records, which are no tensors; those of objects take lists."""
+    if kernel.domain == "records":
         raise ValueError(
             f"to_torch needs a kernel of vectors; this one takes {kernel.domain}: {kernel!r:.200}. Save the model "
             "itself, or fit it to an array of numbers."
