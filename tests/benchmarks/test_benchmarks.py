@@ -87,6 +87,7 @@ def test_a_comparison_is_shown_with_its_ratio() -> None:
         assert text in shown
 
 
+@pytest.mark.slow
 def test_the_runner_finds_modules_and_writes_json(tmp_path: Path) -> None:
     package = tmp_path / "benchmarks"
     package.mkdir()
@@ -131,6 +132,7 @@ def test_every_subject_is_a_module_with_rows() -> None:
         assert callable(importlib.import_module(f"benchmarks.bench_{name}").rows), name
 
 
+@pytest.mark.slow
 def test_a_quick_run_of_subjects_is_one_table_of_known_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPRESENTER_BENCH_SCALE", "0.02")
     page = io.StringIO()

@@ -107,7 +107,9 @@ LEVELS = {
 }
 
 
-@pytest.mark.parametrize("name", LEVELS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name == "coupled" else []) for name in LEVELS]
+)
 def test_levels_become_a_network_that_is_exported(name: str) -> None:
     """An exported program takes steps of a fixed number: new samples near the others need no more."""
     model = LEVELS[name].fit(X)
