@@ -122,8 +122,8 @@ def jacobian(equations: Equations, x: Tensor, F: Tensor, rows: Tensor, scale: fl
 def least_squares(matrix: Tensor, right: Tensor) -> Tensor:
     """The least X of those for which ‖A X − B‖ is least, of matrices (..., n, m) and (..., n, p).
 
-    By singular values: torch's default on processors, ``gelsy``, reads pivots from memory that nobody has written, so
-    that two calls with the same numbers may round differently.
+    By singular values: with torch's default on processors, ``gelsy``, two calls with the same numbers may round
+    differently, probably because it reads pivots from memory that nobody has written.
 
     Examples
     --------
