@@ -496,7 +496,7 @@ class Compound(OperatorKernel, ABC):
     @property
     @abstractmethod
     def parts(self) -> Sequence[Kernel | OperatorKernel]:
-        """The kernels."""
+        """The kernels that it is made from, in order."""
 
     def prepare(self, X: Data) -> Data:
         """The data, checked by every kernel."""
@@ -567,7 +567,7 @@ class Separate(Compound):
 
     @property
     def parts(self) -> Sequence[Kernel]:
-        """The kernels."""
+        """One kernel for each output, in order."""
         return self.kernels
 
     def n_outputs(self, X: Data) -> int:
@@ -616,7 +616,7 @@ class OperatorSum(Compound):
 
     @property
     def parts(self) -> Sequence[OperatorKernel]:
-        """The terms."""
+        """The operator-valued kernels that are added."""
         return self.terms
 
     def n_outputs(self, X: Data) -> int | None:
