@@ -47,6 +47,7 @@ from representer.kernels.molecules import (
 from representer.kernels.named import FAMILIES, NAMES, Stack, as_kernel, is_several
 from representer.kernels.objects import Callable, Delta, Precomputed
 from representer.kernels.parallel import Parallel, pairwise_blocks
+from representer.kernels.sequences import Positionwise, SoftAlignment, SoftSubsequence
 from representer.kernels.strings import Mismatch, Spectrum, WeightedDegree, coded, one_kind
 from representer.kernels.suggest import FeatureKind as FeatureKind
 from representer.kernels.suggest import Finding, Suggestion, are_vectors, family, is_frame, suggest
@@ -131,6 +132,7 @@ __all__ = [
     "Parallel",
     "Pixels",
     "Polynomial",
+    "Positionwise",
     "Precomputed",
     "Product",
     "Pullback",
@@ -141,6 +143,8 @@ __all__ = [
     "ShortestPath",
     "Sigmoid",
     "Signature",
+    "SoftAlignment",
+    "SoftSubsequence",
     "Spectrum",
     "Stack",
     "Standardized",
