@@ -32,6 +32,10 @@ from representer.kernels.fingerprints import MinMax, Overlap, Tanimoto
 from representer.kernels.graph_kernels import GraKeL, RandomWalk, ShortestPath, VertexHistogram, WeisfeilerLehman
 from representer.kernels.graphs import Graph, as_graph, is_graph
 from representer.kernels.learned import Mapped, Neural, Pullback, seen_inside
+from representer.kernels.learned import Training as Training
+from representer.kernels.learned import has_statistics as has_statistics
+from representer.kernels.learned import in_training as in_training
+from representer.kernels.learned import with_statistics as with_statistics
 from representer.kernels.molecules import Fingerprint, Molecule, are_smiles, as_molecules, is_molecule, morgan
 from representer.kernels.names import NAMES, as_kernel
 from representer.kernels.objects import Callable, Delta, Precomputed
