@@ -715,6 +715,11 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
 
     def _explained_function(self) -> Function:
         """The function whose values are explained, as a sum over the samples where that is known."""
+        if not hasattr(self, "function_"):
+            raise ValueError(
+                f"{type(self).__name__} makes features and predicts nothing that could be explained. Give its kernel "
+                "and approximation to a learner such as OperatorRidge, and explain that."
+            )
         system: Any = getattr(self, "system_", None)
         if self.function_.terms_of is not None or not hasattr(system, "sample_function"):
             return self.function_
