@@ -12,7 +12,7 @@ from representer.preimage import viterbi
 
 @dataclass(frozen=True)
 class Chain:
-    """Weights of features for each symbol (size, d), and of neighbouring symbols, start and end (size + 1, size + 1)."""
+    """The weights of features for each symbol (size, d), and of neighbours, start and end (size + 1, size + 1)."""
 
     symbols: np.ndarray
     transitions: np.ndarray

@@ -255,9 +255,9 @@ EXPERIMENTS = (
         "letters, alpha by leave-one-out or λ = 0.01 as published, epsilon by leave-one-out. There are 55 different "
         "words, all of them in every fold. Letters: each letter of the training words is a sample of its own, one-hot "
         "outputs, no word is known; with Viterbi: plus the log probability of neighbouring letters in the training "
-        "words, its weight chosen on a fifth of these. Max-margin Markov network: 500 Nyström features of the same kernel of "
-        "letters and the transitions, by 40 passes of block-coordinate Frank-Wolfe. Published rates of right letters: M³N 87.0, KDE 88.5, "
-        "covariance 89.2, conditional covariance 91.8 %.",
+        "words, its weight chosen on a fifth of these. Max-margin Markov network: 500 Nyström features of the same "
+        "kernel of letters and the transitions, by 40 passes of block-coordinate Frank-Wolfe. Published rates of right "
+        "letters: M³N 87.0, KDE 88.5, covariance 89.2, conditional covariance 91.8 %.",
         tuple(word_claims()),
         ocr,
         (OCR,),
