@@ -40,10 +40,9 @@ from representer.estimators.validation import (
 from representer.functions import Function, function_network
 from representer.inspection.explanation import Explanation, explain_with_neighbours, flat
 from representer.inspection.intervals import FoldFits, check_coverage, class_sets
-from representer.inspection.relevance import columns_to_ask, total_effects
+from representer.inspection.relevance import columns_to_ask, part_effects, sensitivities, total_effects
 from representer.inspection.report import Report, make_report
 from representer.inspection.rounding import lost_digits
-from representer.inspection.sensitivity import part_effects, sensitivities
 from representer.kernels import NAMES, Kernel, Stack, as_kernel
 from representer.linalg import RoundingNotes, noted_rounding, peak_bytes, row_blocks, threads_for
 from representer.notices import NumericalWarning, noted_warnings, warn
@@ -716,6 +715,11 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
 
     def _explained_function(self) -> Function:
         """The function whose values are explained, as a sum over the samples where that is known."""
+        if not hasattr(self, "function_"):
+            raise ValueError(
+                f"{type(self).__name__} makes features and predicts nothing that could be explained. Give its kernel "
+                "and approximation to a learner such as OperatorRidge, and explain that."
+            )
         system: Any = getattr(self, "system_", None)
         if self.function_.terms_of is not None or not hasattr(system, "sample_function"):
             return self.function_
