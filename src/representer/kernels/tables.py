@@ -73,6 +73,10 @@ class Encoding(Value, ABC):
     def coordinates(self, column: Column) -> np.ndarray:
         """The coordinates (n, q) of the entries of a column."""
 
+    @abstractmethod
+    def entry_numbers(self, column: Column) -> np.ndarray:
+        """One number (n,) for each entry of a column, the same one for equal entries; NaN for gaps."""
+
     @property
     @abstractmethod
     def width(self) -> int:
@@ -116,6 +120,9 @@ class Number(Encoding):
 
     def coordinates(self, column: Column) -> np.ndarray:
         return self._scaled(as_numbers(column))
+
+    def entry_numbers(self, column: Column) -> np.ndarray:
+        return as_numbers(column)
 
     def _scaled(self, numbers: np.ndarray) -> np.ndarray:
         _refuse_infinity(numbers)
@@ -180,9 +187,19 @@ class Category(Encoding):
         return self._rebuild(lambda *_: levels)
 
     def coordinates(self, column: Column) -> np.ndarray:
+        codes = self._places(column)
+        known = np.flatnonzero(codes >= 0)
+        coordinates = np.zeros((len(codes), len(self.levels)))
+        coordinates[known, codes[known]] = 1.0
+        return coordinates
+
+    def entry_numbers(self, column: Column) -> np.ndarray:
+        return Category().fitted(column)._places(column).astype(np.float64)
+
+    def _places(self, column: Column) -> np.ndarray:
+        """The places of the entries among the levels (n,), −1 of an unknown one."""
         place = {level: i for i, level in enumerate(self.levels)}
-        codes = np.array([place.get(as_level(entry), -1) for entry in column])
-        return (codes[:, None] == np.arange(len(place))).astype(np.float64)
+        return np.fromiter((place.get(as_level(entry), -1) for entry in column), np.int64, len(column))
 
     @property
     def width(self) -> int:
@@ -238,6 +255,9 @@ class Ordered(Encoding):
     def coordinates(self, column: Column) -> np.ndarray:
         return self._number()._scaled(self._places(column))
 
+    def entry_numbers(self, column: Column) -> np.ndarray:
+        return self._places(column)
+
     @property
     def width(self) -> int:
         return self._number().width
@@ -289,6 +309,9 @@ class Date(Encoding):
             angle = 2.0 * np.pi * seconds / CYCLES[name]
             parts += [np.nan_to_num(np.stack([np.cos(angle), np.sin(angle)], 1))]
         return np.concatenate(parts, 1)
+
+    def entry_numbers(self, column: Column) -> np.ndarray:
+        return as_seconds_since_1970(column)
 
     @property
     def width(self) -> int:
@@ -397,8 +420,22 @@ class Table(Mapped):
         return self._coordinates(X)
 
     def _coordinates(self, X: Sequence[Record]) -> Tensor:
-        parts = [self._own(name, lambda e, column: e.coordinates(column), X) for name in self.columns]
-        return torch.from_numpy(np.concatenate(parts, 1))
+        coordinates, begin = np.empty((len(X), int(self._widths.sum()))), 0
+        for name, encoding in self.columns.items():
+            own = coordinates[:, begin : begin + encoding.width]
+            own[:] = self._own(name, lambda e, column: e.coordinates(column), X)
+            begin += encoding.width
+        return torch.from_numpy(coordinates)
+
+    @property
+    def bytes_per_row(self) -> int:
+        """What the coordinates of one record take: they, and copies in units of lengthscales and for distances."""
+        return 4 * 8 * int(self._widths.sum())
+
+    def entry_numbers(self, X: Sequence[Record]) -> np.ndarray:
+        """One number for each entry of the columns (n, n_columns): records are equal where these are."""
+        own = [self._own(name, lambda e, column: e.entry_numbers(column), X) for name in self.columns]
+        return np.where(np.isnan(own), np.nan, own).T
 
     @property
     def _widths(self) -> Tensor:
