@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-import torch
 
 from papers.claims import at_most
 from papers.kadri.methods import (
@@ -25,8 +24,7 @@ from papers.kadri.methods import (
 from papers.runner import Experiment, Result, Run
 from representer import StructuredPredictor
 from representer.datasets import OCR, USPS, load_ocr, load_usps
-from representer.kernels import Callable as FunctionKernel
-from representer.kernels import Gaussian, Linear, Polynomial, WeightedDegree
+from representer.kernels import Gaussian, Linear, Polynomial, Positionwise, WeightedDegree
 from representer.preimage import Candidates, Sequence, markov_scores, viterbi
 
 # -- table 2, left: the bottom halves of digits -------------------------------------------------------------------
@@ -156,31 +154,13 @@ def letter_result(bunch: Any, train: np.ndarray, test: np.ndarray) -> Result:
     return {name: 100.0 * float((found != bunch.target[test]).mean()) for name, found in answers.items()}
 
 
-def word_kernel(training: list[np.ndarray]) -> FunctionKernel:
-    """⟨Φ(x), Φ(x')⟩ with Φ(x) = [k(c, x_v(c))] for all letters c of the training words, at position v(c) of theirs."""
-    longest = max(map(len, training))
-    anchors = [np.array([word[j] for word in training if len(word) > j]) for j in range(longest)]
-
-    def features(words: list[np.ndarray]) -> torch.Tensor:
-        blocks = []
-        for j, letters in enumerate(anchors):
-            block = torch.zeros(len(words), len(letters), dtype=torch.float64)
-            rows = [i for i, word in enumerate(words) if len(word) > j]
-            if rows:
-                block[rows] = LETTER_KERNEL(np.array([words[i][j] for i in rows]), letters)
-            blocks.append(block)
-        return torch.cat(blocks, -1)
-
-    return FunctionKernel(lambda X, Y: features(X) @ features(Y).mT, batched=True)
-
-
 def word_result(method: str, alpha: float | None, bunch: Any, train: np.ndarray, test: np.ndarray) -> Result:
     """Words as the paper represents them; their length is the number of pictures."""
     pictures = np.split(bunch.data, np.flatnonzero(np.diff(bunch.word)) + 1)
     words = bunch.target_names
     X = [pictures[i] for i in train]
     model = StructuredPredictor(
-        word_kernel(X),
+        Positionwise(LETTER_KERNEL, "data"),
         WeightedDegree(),
         OPERATORS[method],
         "auto" if alpha is None else alpha / len(X),

@@ -219,7 +219,9 @@ COMPARED = {
 
 
 def test_every_kernel_is_compared_with_its_definition() -> None:
-    others = [importlib.import_module(f"test_kernels_{kind}").CASES for kind in ("strings", "graphs", "bags")]
+    others = [
+        importlib.import_module(f"test_kernels_{kind}").CASES for kind in ("strings", "graphs", "bags", "sequences")
+    ]
     tested = [case.kernel for case in CASES] + [case[0] for table in others for case in table]
     covered = {kind.__name__ for kernel in tested for kind in parts(kernel)} | set(COMPARED)
     assert {Gaussian, Neural, Centered, Delta} <= kernel_classes()

@@ -36,6 +36,7 @@ from representer.kernels.molecules import Fingerprint, Molecule, are_smiles, as_
 from representer.kernels.names import NAMES, as_kernel
 from representer.kernels.objects import Callable, Delta, Precomputed
 from representer.kernels.parallel import Parallel, pairwise_blocks
+from representer.kernels.sequences import Positionwise, SoftAlignment, SoftSubsequence
 from representer.kernels.stack import FAMILIES, Stack, is_several
 from representer.kernels.strings import Mismatch, Spectrum, WeightedDegree, coded, one_kind
 from representer.kernels.suggest import Finding, Suggestion, are_vectors, is_frame, suggest
@@ -116,6 +117,7 @@ __all__ = [
     "Parallel",
     "Pixels",
     "Polynomial",
+    "Positionwise",
     "Precomputed",
     "Product",
     "Pullback",
@@ -126,6 +128,8 @@ __all__ = [
     "ShortestPath",
     "Sigmoid",
     "Signature",
+    "SoftAlignment",
+    "SoftSubsequence",
     "Spectrum",
     "Stack",
     "Standardized",

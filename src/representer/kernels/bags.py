@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 import torch
@@ -61,6 +61,8 @@ class OnBags(Kernel, ABC):
     """
 
     domain: Domain = "objects"
+    noun: ClassVar[str] = "bag"  # what errors call a sample
+    most_points: ClassVar[float] = math.inf  # that are compared with as many others at a time
     rules = {"kernel": Rule("a kernel of points", lambda k: isinstance(k, Kernel) and k.domain != "gram")}
     kernel: Kernel
 
@@ -71,44 +73,45 @@ class OnBags(Kernel, ABC):
     def prepare(self, X: Data) -> list[Data]:
         """The bags as a list; each has points that the inner kernel takes."""
         if sparse.issparse(X):
-            raise ValueError(f"{type(self).__name__} takes a sequence of bags; got {type(X).__name__}.")
-        bags = as_list(X, "bags", type(self).__name__)
+            raise ValueError(f"{type(self).__name__} takes a sequence of {self.noun}s; got {type(X).__name__}.")
+        bags = as_list(X, f"{self.noun}s", type(self).__name__)
         self._gathered(bags)
         return bags
 
     def _gathered(self, X: Sequence[Data]) -> Bags:
         """The bags, checked one by one, in one collection."""
         points, weights = zip(*(self._checked(i, bag) for i, bag in enumerate(X)), strict=True)
-        return Bags(_joined(points), torch.cat(weights), [len(weight) for weight in weights])
+        return Bags(_joined(points, self.noun), torch.cat(weights), [len(weight) for weight in weights])
 
     def _checked(self, i: int, bag: Data) -> tuple[Data, Tensor]:
         """The prepared points of a bag, and weights of sum 1."""
+        name = f"{self.noun.capitalize()} {i}"
         if isinstance(bag, tuple) and len(bag) != 2:
-            raise ValueError(f"Bag {i} is a tuple of {len(bag)}: give a list of points, or (points, weights).")
+            raise ValueError(f"{name} is a tuple of {len(bag)}: give a list of points, or (points, weights).")
         points, weights = bag if isinstance(bag, tuple) else (bag, None)
         if is_single(points) or not hasattr(points, "__len__"):
-            raise ValueError(f"Bag {i} must be an array or a list of points; got {type(points).__name__}.")
+            raise ValueError(f"{name} must be an array or a list of points; got {type(points).__name__}.")
         if sparse.issparse(points):
-            raise ValueError(f"Bag {i} is a sparse matrix, where a dense one is expected. Pass points.toarray().")
+            raise ValueError(f"{name} is a sparse matrix, where a dense one is expected. Pass points.toarray().")
         if not len(points):
-            raise ValueError(f"Bag {i} is empty: a bag needs at least one point. Remove it.")
+            raise ValueError(f"{name} is empty: a {self.noun} needs at least one point. Remove it.")
         try:
             points = self.kernel.prepare(points)
         except ValueError as error:
-            raise ValueError(f"Bag {i}: {error}") from error
+            raise ValueError(f"{name}: {error}") from error
         if isinstance(points, Tensor) and points.ndim != 2:
-            raise ValueError(f"Bag {i} must be an array (n_points, n_features); got shape {tuple(points.shape)}.")
+            raise ValueError(f"{name} must be an array (n_points, n_features); got shape {tuple(points.shape)}.")
         dtype = points.dtype if isinstance(points, Tensor) else torch.float64
         if weights is None:
             return points, torch.full((len(points),), 1.0 / len(points), dtype=dtype)
         weights = np.asarray(weights)
         if weights.dtype.kind not in "biuf":
-            raise ValueError(f"The weights of bag {i} must be numbers; got {weights.tolist()!r:.60}.")
+            raise ValueError(f"The weights of {self.noun} {i} must be numbers; got {weights.tolist()!r:.60}.")
         weights = torch.as_tensor(weights, dtype=dtype)
         if weights.shape != (len(points),):
-            raise ValueError(f"Bag {i} has {len(points)} points, but weights of shape {tuple(weights.shape)}.")
+            raise ValueError(f"{name} has {len(points)} points, but weights of shape {tuple(weights.shape)}.")
         if not bool((weights >= 0).all() and torch.isfinite(weights).all() and weights.sum() > 0):
-            raise ValueError(f"The weights of bag {i} must be finite and not negative, and not all zero.")
+            raise ValueError(f"The weights of {self.noun} {i} must be finite and not negative, and not all zero.")
         positive = weights.nonzero()[:, 0]
         return take(points, positive), weights[positive] / weights.sum()
 
@@ -118,8 +121,9 @@ class OnBags(Kernel, ABC):
 
     def _between(self, left: Bags, right: Bags | None) -> Tensor:
         """The kernel of all pairs of bags, block by block; of a symmetric matrix, half is computed."""
-        rows = list(left.groups(BLOCK_POINTS))
-        columns = rows if right is None else list(right.groups(BLOCK_POINTS))
+        limit = int(min(BLOCK_POINTS, self.most_points))
+        rows = list(left.groups(limit))
+        columns = rows if right is None else list(right.groups(limit))
         grid: list[list[Tensor]] = []
         for i, group in enumerate(rows):
             done = [strip[i].mT for strip in grid] if right is None else []
@@ -297,15 +301,15 @@ def _largest(gram: Tensor, bags: Bags, dim: int) -> Tensor:
     return gram.new_zeros(shape).scatter_reduce(dim, index, gram, "amax", include_self=False)
 
 
-def _joined(points: tuple[Data, ...]) -> Data:
+def _joined(points: tuple[Data, ...], noun: str) -> Data:
     """The points of all bags in one collection of their kind."""
     if isinstance(points[0], Tensor):
         features = [item.shape[1] for item in points]
         odd = next((i for i, d in enumerate(features) if d != features[0]), None)
         if odd is not None:
             raise ValueError(
-                f"The points of bag {odd} have {features[odd]} features, those of bag 0 have {features[0]}: they must "
-                "be the same."
+                f"The points of {noun} {odd} have {features[odd]} features, those of {noun} 0 have {features[0]}: they "
+                "must be the same."
             )
         return torch.cat(points)
     return np.concatenate(points) if isinstance(points[0], np.ndarray) else list(chain.from_iterable(points))
