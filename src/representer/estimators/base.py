@@ -44,7 +44,7 @@ from representer.inspection.relevance import columns_to_ask, total_effects
 from representer.inspection.report import Report, make_report
 from representer.inspection.rounding import lost_digits
 from representer.inspection.sensitivity import part_effects, sensitivities
-from representer.kernels import NAMES, Kernel, Stack, as_kernel
+from representer.kernels import NAMES, Kernel, Stack, as_kernel, warn_of_unknown
 from representer.linalg import RoundingNotes, noted_rounding, peak_bytes, row_blocks, threads_for
 from representer.notices import NumericalWarning, noted_warnings, warn
 from representer.operators import OperatorKernel, Representation, kernel_domain, replicates, takes_gaps, takes_sparse
@@ -56,6 +56,7 @@ from representer.samples import (
     HeldSamples,
     InMemory,
     OnDask,
+    Records,
     SparseRows,
     TrainingSamples,
     check_groups,
@@ -274,7 +275,8 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         Parameters
         ----------
         path : str or path
-            The file, ``"model.representer"`` for instance; in a folder it is given that name.
+            The file, ``"model.representer"`` for instance; in a folder it is given that name. Folders on the way to it
+            that do not exist are made.
         compress : bool or int, default=False
             Are its bytes compressed (deflate), and at which level from 1 to 9?
 
@@ -391,7 +393,10 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
     def _new_inputs(self, X: Data, kernel: Kernel | OperatorKernel | Stack) -> Data:
         """Checked inputs of a fitted learner."""
         check_is_fitted(self)
-        return check_inputs(self, X, kernel, reset=False)
+        inputs = check_inputs(self, X, kernel, reset=False)
+        if isinstance(inputs, Records) and X is not inputs:
+            warn_of_unknown(kernel, inputs)
+        return inputs
 
     def _memory_samples(
         self,
@@ -784,7 +789,8 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
     def relevance_(self) -> np.ndarray:
         """How much each column matters: the share of the variance of the answers that is lost without it (n_features,).
 
-        The answers are predictions, probabilities of classes, or components. See ``inspection.relevance``.
+        The answers are predictions, probabilities of classes, or components. See ``inspection.relevance``. Of a frame,
+        ``dict(zip(model.feature_names_in_, model.relevance_))`` gives them their names.
         """
         check_is_fitted(self)
         X = columns_to_ask(getattr(self, "X_fit_", None))

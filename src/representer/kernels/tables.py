@@ -15,6 +15,7 @@ from torch import Tensor
 from representer.kernels.base import Domain, Kernel, Wrapped
 from representer.kernels.learned import Mapped
 from representer.kernels.strings import Spectrum
+from representer.notices import warn
 from representer.samples import (
     Column,
     Data,
@@ -25,10 +26,11 @@ from representer.samples import (
     as_vectors,
     column_of,
     first_positions,
+    in_seconds,
     is_missing,
     plain,
 )
-from representer.values import Rule, Value, as_tensor, instance_of, is_real, same
+from representer.values import Rule, Value, all_values, as_tensor, instance_of, is_real, same
 
 Stated = Any  # numbers, or a word that lets the data decide
 
@@ -37,10 +39,10 @@ CYCLES = {"year": 365.2425 * 86_400.0, "week": 7 * 86_400.0, "day": 86_400.0}
 
 
 def as_numbers(column: Column) -> np.ndarray:
-    """The entries of a column as numbers (n,), with NaN for gaps."""
+    """The entries of a column as numbers (n,), lengths of time in seconds, with NaN for gaps."""
     if isinstance(column, np.ndarray) and column.dtype.kind in "biuf":
         return column.astype(np.float64)
-    entries = [np.nan if is_missing(entry) else entry for entry in column]
+    entries = [np.nan if is_missing(entry) else in_seconds(entry) for entry in column]
     numbers = np.array([_as_number(entry) for entry in entries], dtype=object)
     wrong = [i for i, entry in enumerate(numbers) if entry is None]
     if wrong:
@@ -460,6 +462,29 @@ class Table(Mapped):
         return self.kernel.replace(repeated) if repeated else self.kernel
 
 
+class UnknownCategoryWarning(UserWarning):
+    """None of the entries of a column of categories is one that the fit has seen."""
+
+
+def warn_of_unknown(kernel: Value, X: Sequence[Record]) -> None:
+    """Warn of columns of categories in which several records have entries, and none one that the fit has seen."""
+    tables = [value for value in all_values(kernel) if isinstance(value, Table)]
+    encodings = {name: encoding for table in tables for name, encoding in table.columns.items()}
+    unknown = []
+    for name, encoding in encodings.items():
+        if isinstance(encoding, Category | Ordered):
+            levels = [as_level(entry) for entry in column_of(X, name, gaps=True) if not is_missing(entry)]
+            if len(levels) > 1 and not set(map(as_level, encoding.levels)).intersection(levels):
+                unknown.append(repr(name))
+    if unknown:
+        warn(
+            f"No entry of column {', '.join(unknown)} is a category that the fit has seen: all are taken for one new "
+            "category, equally far from the others. Look at how the column is coded: upper and lower case, blanks, "
+            "numbers or text.",
+            UnknownCategoryWarning,
+        )
+
+
 # -- vectors whose columns have units and gaps ------------------------------------------------------------------------
 class Standardized(Mapped):
     """k((x − center) / scale, (y − center) / scale): the units of the columns do not matter.
@@ -685,8 +710,10 @@ class Optional(Wrapped):
 
     def _gram(self, X: list[Any], Y: list[Any] | None) -> Tensor:
         left, right = _present(X), _present(X if Y is None else Y)
-        absent = torch.tensor([[x is None and y is None for y in (X if Y is None else Y)] for x in X])
-        gram = absent.to(torch.float64)
+        if len(left) == len(X) and (Y is None or len(right) == len(Y)):
+            return self.kernel._gram(X, Y)
+        gaps = [torch.tensor([item is None for item in items]) for items in (X, X if Y is None else Y)]
+        gram = (gaps[0][:, None] & gaps[1]).to(torch.float64)
         if len(left) and len(right):
             rows = [X[i] for i in left]
             inner = self.kernel._gram(rows, None if Y is None else [Y[j] for j in right])
