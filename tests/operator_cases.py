@@ -24,6 +24,7 @@ from representer.operators import (
     Identity,
     OperatorKernel,
     OperatorSum,
+    Patchwise,
     Separate,
     Transformable,
     diagonal_regularization,
@@ -224,6 +225,13 @@ CASES = [
         WORDS,
         NEW_WORDS,
         p=2,
+    ),
+    Case(
+        "patchwise",
+        Patchwise(Gaussian(0.8), [[0, 1], [1, 2]]),
+        lambda x, y: (
+            gaussian(0.8)(x[:2], y[:2]) * np.diag([1, 1, 0]) + gaussian(0.8)(x[1:], y[1:]) * np.diag([0, 1, 1])
+        ),
     ),
     Case("coordinatewise", Coordinatewise(0.7), lambda x, y: 0.7 * np.diag(x * y)),
     Case(

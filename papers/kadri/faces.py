@@ -20,10 +20,11 @@ from papers.kadri.methods import (
     tuned,
 )
 from papers.runner import Experiment, Result, Run
-from representer import StructuredPredictor, plotting
+from representer import OperatorRidge, StructuredPredictor, plotting
 from representer.approximation import Nystroem
 from representer.datasets import ISOMAP_FACES, load_isomap_faces
 from representer.kernels import Gaussian, Linear
+from representer.operators import Patchwise, square_patches
 
 MSE = "mean squared error of a pixel"
 TABLE, CURVE = "rotated by 30° or so, 20 to train on", "all rotated views"
@@ -89,46 +90,19 @@ def simple_result(method: str, views: Views) -> Result:
     return error(truth, Y[cdist(new, X).argmin(1)])
 
 
-def patch_windows(side: int) -> list[np.ndarray]:
-    """The pixels of each patch of a square picture."""
-    numbers = np.arange(side * side).reshape(side, side)
-    starts = range(0, side - PATCH + 1, PATCH - OVERLAP)
-    return [numbers[a : a + PATCH, b : b + PATCH].ravel() for a in starts for b in starts]
-
-
 def joint_result(views: Views) -> Result:
     """The patch-wise joint kernel J((x, y), (x', y')) = Σ_p k(x_p, x'_p) ⟨y_p, y'_p⟩ of Weston et al. (2007).
 
-    As an operator-valued kernel it is diagonal: a pixel has the sum of the kernels of the patches it lies in. The
-    function is fitted by ridge regression, not by the constraints of the original, so that only the kernel differs.
+    The function is fitted by ridge regression, not by the constraints of the original, so that only the kernel
+    differs; width and alpha by leave-one-out.
     """
     X, Y, new, truth = views
-    mean, n = Y.mean(0), len(X)
-    windows = patch_windows(int(np.sqrt(X.shape[1])))
-    covers: dict[tuple[int, ...], list[int]] = {}  # pixels by the patches they lie in
-    for pixel in range(X.shape[1]):
-        covers.setdefault(tuple(p for p, window in enumerate(windows) if pixel in window), []).append(pixel)
-    best: tuple[float, np.ndarray] = (np.inf, np.empty(0))
-    for width in PATCH_WIDTHS:
-        grams = [gaussian(X[:, w], X[:, w], width) for w in windows]
-        crosses = [gaussian(new[:, w], X[:, w], width) for w in windows]
-        spectra = {cover: np.linalg.eigh(sum(grams[p] for p in cover)) for cover in covers}
-        for alpha in np.geomspace(1e-6, 10.0, 15):
-            total, predicted = 0.0, np.empty_like(truth)
-            for cover, pixels in covers.items():
-                e, U = spectra[cover]
-                inverse = (U / (np.maximum(e, 0.0) + n * alpha)) @ U.T
-                coefficients = inverse @ (Y - mean)[:, pixels]
-                total += float(((coefficients / np.diag(inverse)[:, None]) ** 2).sum())
-                predicted[:, pixels] = sum(crosses[p] for p in cover) @ coefficients
-            if total < best[0]:
-                best = total, predicted + mean
-    return error(truth, best[1])
-
-
-def gaussian(X: np.ndarray, Y: np.ndarray, width: float) -> np.ndarray:
-    """exp(−‖x − y‖² / (2 width²))."""
-    return np.exp(-cdist(X, Y, "sqeuclidean") / (2.0 * width**2))
+    mean, side = Y.mean(0), int(np.sqrt(X.shape[1]))
+    patches = square_patches(side, side, PATCH, PATCH - OVERLAP)
+    kernels = [Patchwise(Gaussian(width), patches) for width in PATCH_WIDTHS]
+    models = [OperatorRidge(kernel, fit_intercept=False).fit(X, Y - mean) for kernel in kernels]
+    best = min(models, key=lambda model: model.criterion_value_)
+    return error(truth, best.predict(new) + mean)
 
 
 # -- experiments ------------------------------------------------------------------------------------------------------

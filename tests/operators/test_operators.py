@@ -35,11 +35,13 @@ from representer.operators import (
     Operator,
     OperatorKernel,
     OperatorSum,
+    Patchwise,
     PrincipalComponents,
     Separate,
     Transformable,
     diagonal_regularization,
     joint_kernel,
+    square_patches,
 )
 from representer.operators.base import common_eigenvectors
 from representer.systems import RidgeData, factor_system
@@ -592,6 +594,25 @@ def test_tensor_product_and_diagonal_regularisation_of_the_paper() -> None:
     # The same as an operator: ⟨K(x, x') y, y'⟩, in one coordinate after the other.
     blocks = K.dense(tensor(X1), tensor(X2), 4).reshape(5, 4, 3, 4).numpy()
     np.testing.assert_allclose(np.einsum("iajb,ia,jb->ij", blocks, Y1, Y2), regular, rtol=1e-12)
+
+
+def test_the_joint_kernel_of_patches() -> None:
+    X1, Y1, X2, Y2 = (np.random.default_rng(i).standard_normal((n, 12)) for i, n in enumerate((4, 4, 3, 3)))
+    patches = square_patches(3, 4, size=2, step=1)
+    assert len(patches) == 6
+    k = naive.gaussian(1.3)
+    expected = [
+        [sum(k(x[w], u[w]) * (y[w] @ v[w]) for w in patches) for u, v in zip(X2, Y2, strict=True)]
+        for x, y in zip(X1, Y1, strict=True)
+    ]
+    K = Patchwise(Gaussian(1.3), patches)
+    np.testing.assert_allclose(joint_kernel(K, X1, Y1, X2, Y2), expected, rtol=1e-12)
+    entries = np.concatenate([X1[:, w] for w in patches])
+    assert Patchwise(Gaussian("median"), patches).resolve(X1).kernel == Gaussian("median").resolve(entries)
+    with pytest.raises(ValueError, match="has the coordinate 11, but the samples have 6"):
+        K.prepare(X1[:, :6])
+    with pytest.raises(ValueError, match=r"patches of Patchwise must be an array \(n_patches, size\)"):
+        Patchwise(Gaussian(1.0), [0, 1]).prepare(X1)
 
 
 def test_joint_kernels_say_what_does_not_fit() -> None:

@@ -21,8 +21,9 @@ from papers import (
 from papers.claims import at_most, not_worse
 from papers.kadri import faces, labels, operators, table2
 from papers.results import Measurements
-from representer import StructuredPredictor
+from representer import OperatorRidge, StructuredPredictor
 from representer.kernels import Gaussian, Positionwise
+from representer.operators import Patchwise, square_patches
 from representer.preimage import markov_scores, viterbi
 
 
@@ -145,16 +146,16 @@ def test_viterbi_against_all_paths() -> None:
 def test_the_joint_kernel_of_patches_is_a_ridge_regression_with_a_diagonal_operator(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Against the dense system of n·p unknowns, with one width and one alpha."""
+    """Against the dense system of n·p unknowns, with one width and the alpha that leave-one-out has chosen."""
     rng = np.random.default_rng(0)
     n, side = 4, 12
     X, Y, new, truth = rng.random((4, n, side * side))
-    alpha = float(np.geomspace(1e-6, 10.0, 15)[9])
     monkeypatch.setattr(faces, "PATCH_WIDTHS", (2.0,))
-    monkeypatch.setattr(faces.np, "geomspace", lambda *_: np.array([alpha]))
     measured = faces.joint_result((X, Y, new, truth))[faces.MSE]
-    pixels, windows = side * side, faces.patch_windows(side)
+    pixels, windows = side * side, square_patches(side, side, faces.PATCH, faces.PATCH - faces.OVERLAP)
     assert len(windows) == 4 and all(len(w) == 64 for w in windows)
+    kernel = Patchwise(Gaussian(2.0), windows)
+    alpha = OperatorRidge(kernel, fit_intercept=False).fit(X, Y - Y.mean(0)).alpha_
 
     def operator(x: np.ndarray, z: np.ndarray) -> np.ndarray:
         diagonal = np.zeros(pixels)

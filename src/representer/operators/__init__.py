@@ -34,7 +34,14 @@ from representer.operators.base import (
 from representer.operators.base import as_operator_kernel as as_operator_kernel
 from representer.operators.base import kernel_domain as kernel_domain
 from representer.operators.fields import CurlFree, DivergenceFree, Transformable
-from representer.operators.joint import Coordinatewise, diagonal_regularization, joint_kernel, mean_kernel
+from representer.operators.joint import (
+    Coordinatewise,
+    Patchwise,
+    diagonal_regularization,
+    joint_kernel,
+    mean_kernel,
+    square_patches,
+)
 
 __all__ = [
     "Adapted",
@@ -52,6 +59,7 @@ __all__ = [
     "Operator",
     "OperatorKernel",
     "OperatorSum",
+    "Patchwise",
     "PrincipalComponents",
     "Projected",
     "Representation",
@@ -67,6 +75,7 @@ __all__ = [
     "replicates",
     "searched",
     "silent_repairs",
+    "square_patches",
     "takes_gaps",
     "takes_sparse",
 ]

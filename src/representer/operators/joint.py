@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from functools import reduce
+from typing import ClassVar, Self
 
+import numpy as np
 import torch
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from representer.kernels import Domain, Kernel, is_bounded
@@ -19,7 +23,7 @@ from representer.operators.base import (
     VectorOperatorKernel,
 )
 from representer.samples import Data, as_vectors, count
-from representer.values import Hyperparameter, NonNegative, is_real, number
+from representer.values import Hyperparameter, NonNegative, Rule, is_real, number
 
 
 class Coordinatewise(VectorOperatorKernel):
@@ -74,6 +78,112 @@ class _Coordinate(Kernel):
 
     def _diag(self, X: Tensor) -> Tensor:
         return X[:, self.index] ** 2
+
+
+class Patchwise(VectorOperatorKernel):
+    """K(x, y) = Σ_w k(x_w, y_w) diag(1_w): output a sees the patches w of the input in which coordinate a lies.
+
+    For outputs that have the inputs' coordinates, such as pictures. Its joint kernel Σ_w k(x_w, x'_w) ⟨y_w, y'_w⟩ is
+    the patch-wise one of joint kernel maps (Weston et al., 2007), which ``OperatorRidge(Patchwise(...))`` fits by least
+    squares.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        k, on vectors: the entries of a patch. Its hyperparameters are learnable.
+    patches : array-like of shape (n_patches, size)
+        The coordinates of each patch; ``square_patches`` makes those of pictures.
+
+    Examples
+    --------
+    >>> from representer.kernels import Linear
+    >>> from representer.operators import Patchwise
+    >>> K = Patchwise(Linear(), [[0, 1], [1, 2]])
+    >>> K.dense(K.prepare([[1.0, 2.0, 3.0]]), None, p=3).diagonal().tolist()
+    [5.0, 18.0, 13.0]
+    """
+
+    rules = {"kernel": Rule("a kernel on vectors", lambda k: isinstance(k, Kernel) and k.domain == "vectors")}
+
+    def __init__(self, kernel: Kernel, patches: ArrayLike):
+        self.kernel = kernel
+        self.patches = patches
+
+    def prepare(self, X: Data) -> Tensor:
+        """The data as a floating tensor (n, d) that has the coordinates of all patches."""
+        X = as_vectors(X)
+        patches = np.asarray(self.patches)
+        if patches.ndim != 2 or patches.dtype.kind not in "iu" or not patches.size or patches.min() < 0:
+            raise ValueError(
+                "patches of Patchwise must be an array (n_patches, size) of numbers of coordinates; got one of shape "
+                f"{patches.shape} and type {patches.dtype}."
+            )
+        if patches.max() >= X.shape[-1]:
+            raise ValueError(f"A patch has the coordinate {patches.max()}, but the samples have {X.shape[-1]}.")
+        return X
+
+    def _windows(self) -> tuple[_Window, ...]:
+        return tuple(_Window(self.kernel, tuple(patch)) for patch in np.asarray(self.patches).tolist())
+
+    def _masks(self, p: int, like: Tensor) -> Tensor:
+        """1 where an output lies in a patch, (n_patches, p)."""
+        places = torch.from_numpy(np.asarray(self.patches, dtype=np.int64)).to(like.device)
+        return like.new_zeros(len(places), p).scatter_(1, places, 1.0)
+
+    def _resolve(self, X: Tensor) -> Self:
+        every = torch.cat([window.entries(X) for window in self._windows()])
+        return self._rebuild(lambda name, v: self.kernel._resolve(every) if name == "kernel" else v)
+
+    def dense(self, X: Tensor, Y: Tensor | None, p: int) -> Tensor:
+        """The block matrix, in which every block is diagonal."""
+        grams = torch.stack([window._gram(X, Y) for window in self._windows()], -1) @ self._masks(p, X)
+        n, m, _ = grams.shape
+        return torch.diag_embed(grams).permute(0, 2, 1, 3).reshape(n * p, m * p)
+
+    def apply(self, X: Tensor, anchors: Tensor, coefficients: Tensor) -> Tensor:
+        """The sum of the products of all patches."""
+        masks = self._masks(coefficients.shape[-1], X)
+        terms = (w._gram(X, anchors) @ coefficients * mask for w, mask in zip(self._windows(), masks, strict=True))
+        return reduce(torch.add, terms)
+
+    def diag(self, X: Tensor, p: int) -> Tensor:
+        """The sums of k(x_w, x_w) over the patches of each output."""
+        return torch.stack([window._diag(X) for window in self._windows()], -1) @ self._masks(p, X)
+
+    def diagonal_form(self, p: int, like: Tensor) -> DiagonalForm:
+        """The kernel itself, which is diagonal: outputs in the same patches share their Gram matrix."""
+        return DiagonalForm(None, self._windows(), self._masks(p, like))
+
+
+class _Window(Kernel):
+    """k(x_w, y_w) of some coordinates w."""
+
+    def __init__(self, kernel: Kernel, coordinates: tuple[int, ...]):
+        self.kernel = kernel
+        self.coordinates = coordinates
+
+    def entries(self, X: Tensor) -> Tensor:
+        """The coordinates w of all samples."""
+        return X[..., list(self.coordinates)]
+
+    def _gram(self, X: Tensor, Y: Tensor | None) -> Tensor:
+        return self.kernel._gram(self.entries(X), None if Y is None else self.entries(Y))
+
+    def _diag(self, X: Tensor) -> Tensor:
+        return self.kernel._diag(self.entries(X))
+
+
+def square_patches(height: int, width: int, size: int, step: int) -> np.ndarray:
+    """The pixels of all square patches of a picture, whose rows follow each other, (n_patches, size²).
+
+    Examples
+    --------
+    >>> from representer.operators import square_patches
+    >>> square_patches(2, 3, size=2, step=1).tolist()
+    [[0, 1, 3, 4], [1, 2, 4, 5]]
+    """
+    numbers = np.arange(height * width).reshape(height, width)
+    return sliding_window_view(numbers, (size, size))[::step, ::step].reshape(-1, size * size)
 
 
 class OutputMean(Kernel):
