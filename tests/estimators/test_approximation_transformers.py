@@ -359,3 +359,10 @@ def test_an_approximation_is_a_transformer_where_no_learner_was_imported_before(
     )
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
     assert result.stdout.strip() == "(3, 4)", result.stderr
+
+
+@pytest.mark.parametrize("question", ["explain", "influence", "sensitivity"])
+def test_features_say_that_they_predict_nothing_that_could_be_explained(X: np.ndarray, question: str) -> None:
+    model = KernelFeatures("rbf", Nystroem(5), random_state=0).fit(X)
+    with pytest.raises(ValueError, match=r"features and predicts nothing.*OperatorRidge|fit without|influence"):
+        getattr(model, question)(X)

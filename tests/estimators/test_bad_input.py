@@ -135,7 +135,7 @@ def test_pictures_given_to_a_network_are_told_the_way():
     torch = pytest.importorskip("torch")
     from representer.kernels import Gaussian, Neural
 
-    network = Neural(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(16, 2)), Gaussian(1.0))
+    network = Neural(torch.nn.Sequential(torch.nn.Linear(16, 2)), Gaussian(1.0))
     with pytest.raises(ValueError, match=r"reshape|Unflatten"):
         EmbeddingClassifier(network).fit(rng.normal(size=(10, 1, 4, 4)), [0, 1] * 5)
 

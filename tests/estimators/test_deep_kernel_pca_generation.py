@@ -264,6 +264,30 @@ def test_networks_are_deterministic_and_arguments_unchanged(
     assert not any(name.startswith("_cached") for name in model.__getstate__())
 
 
+def test_dropout_and_batch_statistics_are_those_of_training(circle: np.ndarray) -> None:
+    """They are active while Adam trains, by seeds of its own, and off in what the fitted model says."""
+    nn, (encoder, decoder) = torch.nn, networks()
+    encoder = nn.Sequential(encoder, nn.BatchNorm1d(8), nn.Dropout(0.2))
+    decoder = nn.Sequential(nn.BatchNorm1d(8), decoder, nn.Dropout(0.1))
+
+    def fitted() -> DeepKernelPCA:
+        network = Network(decoder, max_iter=3, batch_size=20)
+        model = DeepKernelPCA([4, 3], [Neural(encoder, Linear()), "linear"], preimage=network, random_state=0)
+        return model.fit(circle)
+
+    before = torch.random.get_rng_state()
+    model, again = fitted(), fitted()
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert np.array_equal(model.reconstruct(circle), again.reconstruct(circle))
+    first, norm, _ = model.kernel_[0].module
+    seen = first(torch.as_tensor(circle, dtype=torch.float32)).detach()
+    torch.testing.assert_close(norm.running_mean, seen.mean(0), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(norm.running_var, seen.var(0), rtol=1e-4, atol=1e-5)
+    assert model.decoder_ is not None and not model.decoder_[0].training
+    assert int(model.decoder_[0].num_batches_tracked) == 1  # one pass at the learned weights
+    assert encoder[1].num_batches_tracked == decoder[0].num_batches_tracked == 0
+
+
 def test_the_objective_of_training_in_loops(circle: np.ndarray) -> None:
     """Equation (11) for a batch: residuals of the first level with H and W as they were, and errors of what is kept."""
     encoder, decoder = networks()

@@ -23,7 +23,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from representer import EmbeddingClassifier
+from representer import EmbeddingClassifier, load
 from representer.approximation import Landmarks, Nystroem, RandomFeatures
 from representer.estimators.validation import seed_of
 from representer.functions import Expansion, FeatureFunction
@@ -375,6 +375,47 @@ def test_a_network_is_learned_and_the_users_is_left_alone():
     assert convolutional.score(images, y) > 0.9
 
 
+@pytest.mark.parametrize("options", [{"criterion": "rademacher"}, {"criterion": "validation", "batch_size": None}])
+def test_a_network_with_dropout_and_batch_statistics(options, tmp_path):
+    """Both are active while Adam trains, by the seed of the fit alone, and off in all that the fitted model says."""
+    X, y = make_moons(60, noise=0.1, random_state=0)
+    layers = [torch.nn.Linear(2, 8), torch.nn.BatchNorm1d(8), torch.nn.ReLU(), torch.nn.Dropout(0.2)]
+    module = seeded(torch.nn.Sequential(*layers))
+    arguments = {"solver": "adam", "batch_size": 20, "learning_rate": 0.05, "max_iter": 8, "random_state": 0, **options}
+
+    def fitted(**changes):
+        return quiet(EmbeddingClassifier(Neural(module, Linear()), **{**arguments, **changes}), X, y)
+
+    before = torch.random.get_rng_state()
+    model, again, other = fitted(), fitted(), fitted(random_state=1)
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert float(module[1].num_batches_tracked) == 0.0 and module.training
+    assert np.array_equal(model.predict_proba(X), again.predict_proba(X))
+    assert not np.allclose(model.predict_proba(X), other.predict_proba(X))
+    norm, first = model.kernel_.module[1], model.kernel_.module[0]
+    seen = first(torch.from_numpy(X).float()).detach()
+    # Batches of equal size: the mean is that of all samples, and so is the variance where there is one batch.
+    torch.testing.assert_close(norm.running_mean, seen.mean(0), rtol=1e-4, atol=1e-5)
+    if arguments["batch_size"] is None:
+        torch.testing.assert_close(norm.running_var, seen.var(0), rtol=1e-4, atol=1e-5)
+    model.save(tmp_path / "model.rep")
+    loaded = load(tmp_path / "model.rep")
+    assert np.array_equal(loaded.predict_proba(X), model.predict_proba(X))
+    module[3].p = 0.0
+    assert not np.allclose(fitted().predict_proba(X), model.predict_proba(X))
+
+
+@pytest.mark.parametrize("shape", [(-1, 4, 4), (-1, 1, 4, 4)])
+def test_pictures_are_taken_as_they_are(shape):
+    images = np.random.default_rng(0).normal(size=(20, 16)).reshape(shape)
+    y = np.arange(20) % 2
+    module = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.Flatten())
+    model = EmbeddingClassifier(Neural(seeded(module), Linear()), alpha=0.1, criterion=None).fit(images, y)
+    flat = module(torch.from_numpy(images.reshape(-1, 1, 4, 4)).float()).detach().numpy().astype(np.float64)
+    expected = EmbeddingClassifier(Linear(), alpha=0.1, criterion=None).fit(flat, y)
+    np.testing.assert_allclose(model.embedding(images[:3]), expected.embedding(flat[:3]), atol=1e-5)
+
+
 def test_nothing_is_learned_without_an_objective(three):
     X, y = three
     model = EmbeddingClassifier("rbf", criterion=None).fit(X, y)
@@ -486,7 +527,7 @@ def test_prediction_goes_in_blocks(three, monkeypatch):
     model = fixed().fit(X, y)
     many = np.tile(X, (40, 1))
     expected = model.embedding(many)
-    monkeypatch.setattr("representer.linalg.memory.BLOCK_BYTES", 50_000)
+    monkeypatch.setattr("representer.linalg.resources.BLOCK_BYTES", 50_000)
     shapes = []
     gram = Gaussian._gram
     monkeypatch.setattr(Gaussian, "_gram", lambda self, A, B: shapes.append(len(A)) or gram(self, A, B))

@@ -42,6 +42,8 @@ class Case:
     container: str = "array"
     weighted: bool = False
     grouped: bool = False
+    noisy: bool = False
+    questions: tuple[str, ...] = ()
     data: tuple[Any, Any, Any] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -73,10 +75,12 @@ class Case:
             found["sample_weight"] = rng.choice([0.0, 0.5, 1.0, 3.0], self.n, p=[0.1, 0.3, 0.4, 0.2])
         if self.grouped:
             found["groups"] = np.arange(self.n) // 3
+        if self.noisy:
+            found["noise"] = rng.uniform(0.05, 0.5, self.n) * 10.0**self.y_power
         return found
 
     def fitted(self, order: np.ndarray | None = None) -> Any:
-        """The learner fitted to the samples, in some order."""
+        """The learner fitted to the samples, in some order; with ``warm_start`` it is fitted twice."""
         X, y, _ = self.data
         keywords = self.keywords()
         if order is not None:
@@ -84,7 +88,18 @@ class Case:
             y = None if y is None else take(y, order)
             keywords = {name: values[order] for name, values in keywords.items()}
         target = () if y is None else (y,)
-        return self.model().fit(contained(X, self.container), *target, **keywords)
+        model = self.model().fit(contained(X, self.container), *target, **keywords)
+        return model.fit(contained(X, self.container), *target, **keywords) if "warm_start" in self.arguments else model
+
+    def fitted_by_batches(self) -> Any:
+        """The learner fitted to one half of the samples, and then to the other."""
+        (X, y, _), keywords, model = self.data, self.keywords(), self.model()
+        for i, rows in enumerate((slice(0, self.n // 2), slice(self.n // 2, None))):
+            options = {name: values[rows] for name, values in keywords.items()}
+            if i == 0 and self.learner == "EmbeddingClassifier":
+                options["classes"] = np.unique(y)
+            model.partial_fit(contained(take(X, rows), self.container), take(y, rows), **options)
+        return model
 
     def queries(self, rows: Any = slice(None)) -> Any:
         """The new samples, or some of them, as the user has them."""
@@ -125,7 +140,10 @@ def _vectors(case: Case) -> tuple[Any, Any, Any]:
         points[:] = 0.5
     if "outlier" in case.blemishes:
         points[0] *= 1e4
-    clean = np.sin(2.0 * points[:, :1]) + 0.5 * points[:, -1:] ** 2
+    if "gaps" in case.blemishes:
+        points[rng.random(points.shape) < 0.15] = np.nan
+    known = np.nan_to_num(points)
+    clean = np.sin(2.0 * known[:, :1]) + 0.5 * known[:, -1:] ** 2
     Y = clean * [1.0, -0.5] + 0.1 * rng.normal(size=(len(points), 2))
     if "zero targets" in case.blemishes:
         Y[:] = 0.0
@@ -138,7 +156,7 @@ def _target(case: Case, Y: np.ndarray, clean: np.ndarray, rng: np.random.Generat
     unit = 10.0**case.y_power
     if case.target is None:
         return None
-    if case.target == "missing":
+    if case.target in ("missing", "gaps"):
         Y = np.where(rng.random(Y.shape) < 0.2, np.nan, Y)
         Y[0] = 1.0
     if case.target == "labels":
@@ -147,7 +165,7 @@ def _target(case: Case, Y: np.ndarray, clean: np.ndarray, rng: np.random.Generat
         return (clean > np.median(clean)).astype(int)
     if case.target == "words":
         return [["north", "east", "south", "west"][int(i)] for i in np.digitize(clean, [-0.5, 0.2, 0.8])]
-    return Y[:, 0] * unit if case.target == "y" else Y * unit
+    return Y[:, 0] * unit if case.target in ("y", "gaps") else Y * unit
 
 
 def _objects(case: Case) -> tuple[Any, Any, Any]:
@@ -223,6 +241,7 @@ class Draw:
                 "series": ("GlobalAlignment(1.0)", "Signature(2, scale=0.7)"),
                 "frame": ("Columns({'width': Gaussian(0.6), 'colour': Delta()})",),
                 "fingerprints": ("Tanimoto()", "MinMax()"),
+                "records": ("'auto'",),
                 "gram": ("'precomputed'",),
             }[kind]
         )
@@ -238,8 +257,14 @@ class Draw:
 KINDS = ("strings", "graphs", "molecules", "bags", "curves", "series", "frame", "fingerprints", "gram")
 
 
+# What else is asked of a fitted learner, and of how many cases in a hundred: the dear ones, of five fits, of fewer.
+QUESTIONS = {"saved": 10, "explain": 10, "support": 7, "influence": 5, "interval": 2, "set": 2}
+NUMBERS = ("OperatorRidge", "DeepKernelRegressor", "ConditionalMeanEmbedding", "StructuredPredictor")
+WARM = ("DeepKernelRegressor", "DeepKernelClassifier", "KernelAutoencoder", "DeepKernelPCA")
+
+
 def random_case(seed: int) -> Case:
-    """A learner with random arguments, data and blemishes."""
+    """A learner with random arguments, data, blemishes and questions."""
     draw = Draw(seed)
     kind = "vectors" if draw.chance(0.75) else draw.one(*KINDS)
     fields: dict[str, Any] = {"kind": kind, "n": int(draw.rng.integers(*draw.one((2, 6), (8, 30), (8, 30), (30, 45))))}
@@ -268,7 +293,29 @@ def random_case(seed: int) -> Case:
         # No time at all ends every search at its first point, and an hour none: both are repeatable.
         arguments["max_time"] = draw.one("1e-9", "'1h'")
     arguments["random_state"] = "0"
+    fields |= _rarities(draw, learner, arguments, fields)
     return Case(seed, learner, arguments, **fields)
+
+
+def _rarities(draw: Draw, learner: str, arguments: dict[str, str], fields: dict[str, Any]) -> dict[str, Any]:
+    """Mixed columns, gaps, noise that is known, second fits, and questions beside the usual ones."""
+    rare: dict[str, Any] = {"questions": tuple(name for name, share in QUESTIONS.items() if draw.chance(share / 100))}
+    if fields["kind"] == "frame" and draw.chance(0.7) and "approximation" not in arguments:
+        rare["kind"] = "records"
+        arguments["kernel"] = "'auto'" if learner != "DeepKernelPCA" else "['auto', 'linear']"
+    if fields["kind"] == "vectors" and draw.chance(0.04):
+        rare["blemishes"] = ("gaps",)
+        if draw.chance(0.7):
+            arguments["kernel"] = "'auto'" if learner != "DeepKernelPCA" else "['auto', 'linear']"
+    if learner in NUMBERS and fields["target"] in ("y", "Y") and draw.chance(0.05):
+        rare["target"] = {"y": "gaps", "Y": "missing"}[fields["target"]]
+    if learner in NUMBERS[:2] and draw.chance(0.1):
+        rare["noisy"] = True
+    if learner in WARM and draw.chance(0.04):
+        arguments["warm_start"] = "True"
+    if "approximation" in arguments and learner not in ("KernelFeatures", *WARM) and draw.chance(0.3):
+        rare["questions"] += ("batches",)
+    return rare
 
 
 Drawn = tuple[dict[str, str], str | None]

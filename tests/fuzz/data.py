@@ -104,6 +104,11 @@ class Data:
         return Y
 
     @property
+    def gaps(self) -> np.ndarray:
+        """One number for each sample, some of them missing."""
+        return self.missing[:, 0]
+
+    @property
     def labels(self) -> np.ndarray:
         """Three classes."""
         score = self.latent[:, 0] + 0.2 * self.noise[:, 0]
@@ -246,6 +251,13 @@ def _frame(latent: np.ndarray, rng: np.random.Generator) -> pd.DataFrame:
     )
 
 
+def _records(latent: np.ndarray, rng: np.random.Generator) -> pd.DataFrame:
+    """Numbers, categories, dates and texts, with gaps in all of them."""
+    days = np.datetime64("2024-01-01") + np.round(200 * latent[:, 0]).astype("timedelta64[D]")
+    rows = _frame(latent, rng).assign(day=days, text=[f"a {word} of things" for word in _strings(latent, rng)])
+    return rows.assign(colour=rows["colour"].astype("category")).mask(rng.random(rows.shape) < 0.1)
+
+
 def _gram(latent: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     X = _vectors(latent, rng)
     return np.exp(-((X[:, None] - X) ** 2).sum(-1)) + 0.1 * X @ X.T
@@ -268,6 +280,7 @@ KINDS: dict[str, Any] = {
     "curves": _curves,
     "series": _series,
     "frame": _frame,
+    "records": _records,
     "gram": _gram,
     "fingerprints": _fingerprints,
 }

@@ -6,6 +6,7 @@ import linecache
 import pickle
 import re
 import signal
+import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -54,6 +55,7 @@ class Verdict:
         case = self.case
         data = {name: getattr(case, name) for name in ("kind", "n", "n_features", "x_power", "y_power", "offset")}
         data |= {name: getattr(case, name) for name in ("blemishes", "container", "target", "weighted", "grouped")}
+        data |= {name: getattr(case, name) for name in ("noisy", "questions")}
         return f"seed {case.seed}: {self.outcome}: {self.message}\n    {case.code}\n    {data}"
 
 
@@ -119,6 +121,10 @@ def _examine(case: Case, is_warned: Callable[[], bool]) -> None:
     for name, values in answers.items():
         if not np.isfinite(values).all():
             raise WrongAnswerError(f"{name} is not finite: {values.ravel()[:5]}")
+    _check_bounds(answers)
+    if "explain" in answers and case.learner in ("OperatorRidge", "DeepKernelRegressor"):
+        sums = {"predict": answers["explain"].reshape(answers["predict"].shape)}
+        compare("explained", answers, sums, ROUNDED)
     dense = dense_answer(case)
     if dense is not None and not is_warned():
         predictions = answers["predict"].reshape(dense.predictions.shape)
@@ -129,8 +135,12 @@ def _examine(case: Case, is_warned: Callable[[], bool]) -> None:
             )
     compare("asked twice", answers, _answers(case, model, case.queries()), SAME)
     copied = pickle.loads(pickle.dumps(model))
-    compare("pickled", answers, _answers(case, copied, case.queries()), SAME)
-    compare("fitted again", answers, _answers(case, case.fitted(), case.queries()), SAME)
+    compare("pickled", answers, _usual_answers(case, copied, case.queries()), SAME)
+    if "saved" in case.questions:
+        compare("saved", answers, _answers(case, _saved(model), case.queries()), SAME)
+    if "batches" in case.questions:
+        _check_batches(case, answers, compare)
+    compare("fitted again", answers, _usual_answers(case, case.fitted(), case.queries()), SAME)
     if case.target not in ("words", "labels", "pair"):
         some = [0, 3, N_QUERIES - 2]
         rows = [_answers(case, model, case.queries([i])) for i in some]
@@ -140,7 +150,7 @@ def _examine(case: Case, is_warned: Callable[[], bool]) -> None:
     if case.is_given and case.learner == "OperatorRidge":
         order = np.random.default_rng(case.seed).permutation(case.n)
         if case.kind != "gram":
-            reordered = _answers(case, case.fitted(order), case.queries())
+            reordered = _usual_answers(case, case.fitted(order), case.queries())
             compare("reordered", answers, reordered, ROUNDED)
 
 
@@ -156,7 +166,8 @@ def _compare(
     """Refuse answers that are farther apart than rounding explains, unless a warning has said so."""
     if single and tolerance > SAME:
         tolerance = max(tolerance, SINGLE)
-    for name, values in answers.items():
+    for name in others:
+        values = answers[name]
         if values.shape != others[name].shape:
             raise WrongAnswerError(f"{name}, {what}: shape {others[name].shape} instead of {values.shape}")
         size = np.abs(values).max(initial=0.0)
@@ -167,7 +178,80 @@ def _compare(
             raise WrongAnswerError(f"{name}, {what}: differs by {gap:.3g} of its size")
 
 
+def _check_bounds(answers: dict[str, np.ndarray]) -> None:
+    """Refuse support beyond its range, and intervals whose ends are in the wrong order."""
+    support, interval = answers.get("support", np.zeros(1)), answers.get("interval", np.zeros((1, 2)))
+    if support.min() < 0.0 or support.max() > 1.0:
+        raise WrongAnswerError(f"support is not between 0 and 1: {support}")
+    if (interval[..., 0] > interval[..., 1]).any():
+        raise WrongAnswerError(f"interval ends before it begins: {interval}")
+
+
+def _check_batches(case: Case, answers: dict[str, np.ndarray], compare: Callable[..., None]) -> None:
+    """Batches say what all samples at once say, where nothing is left to the first of them."""
+    model = _unless_refused(case.fitted_by_batches)
+    if model is not None:
+        usual = _usual_answers(case, model, case.queries())
+        if case.is_given and "Landmarks" in case.code:
+            compare("by batches", answers, usual, ROUNDED)
+
+
+def _saved(model: Any) -> Any:
+    """The learner that is read back from a file."""
+    with tempfile.TemporaryDirectory() as folder:
+        model.save(Path(folder) / "model.rep")
+        return representer.load(Path(folder) / "model.rep")
+
+
 def _answers(case: Case, model: Any, Q: Any) -> dict[str, np.ndarray]:
+    """The usual answers, and those to the questions of the case that are not refused."""
+    answers = _usual_answers(case, model, Q)
+    for name in case.questions:
+        ask = QUESTIONS.get(name)
+        values = None if ask is None else _unless_refused(lambda ask=ask: ask(model, Q))
+        if values is not None:
+            answers[name] = np.asarray(values, float)
+    return answers
+
+
+def _unless_refused(ask: Callable[[], Any]) -> Any:
+    """An answer, or None where there is advice instead."""
+    try:
+        return ask()
+    except Exception as error:
+        if not is_advice(error):
+            raise
+        return None
+
+
+def _interval(model: Any, Q: Any) -> np.ndarray | None:
+    """The ends of intervals of half of the targets, where there are enough samples for them."""
+    ends = model.predict_interval(Q, 0.5) if hasattr(model, "predict_interval") else np.array([np.inf])
+    return None if np.isinf(ends).any() else ends
+
+
+def _explained(model: Any, Q: Any) -> np.ndarray | None:
+    """The sums of the terms of explanations, which are the predictions that they explain."""
+    if not hasattr(model, "explain"):
+        return None
+    why = model.explain(Q)
+    sums = why.contributions.sum(1) + why.rest + why.baseline
+    size = np.abs(why.contributions).sum(1) + np.abs(why.baseline)
+    if (np.abs(sums - why.prediction) > SINGLE * size).any():
+        raise WrongAnswerError(f"contributions sum to {sums} instead of {why.prediction}")
+    return None if getattr(model, "decoder", None) == "direct" else why.prediction  # of all new outputs
+
+
+QUESTIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "explain": _explained,
+    "support": lambda model, Q: model.support(Q) if hasattr(model, "support") else None,
+    "influence": lambda model, Q: model.influence(Q) if hasattr(model, "influence") else None,
+    "interval": _interval,
+    "set": lambda model, Q: model.predict_set(Q, 0.5) if hasattr(model, "predict_set") else None,
+}
+
+
+def _usual_answers(case: Case, model: Any, Q: Any) -> dict[str, np.ndarray]:
     if case.learner in ("KernelAutoencoder", "DeepKernelPCA", "KernelFeatures"):
         return {"transform": np.asarray(model.transform(Q), float)}
     if case.learner in ("DeepKernelClassifier", "EmbeddingClassifier"):

@@ -25,7 +25,7 @@ def dense_answer(case: Case) -> Answer | None:
     """The answer of a ridge regression with a plain kernel and numbers for everything; None where there is no such."""
     if case.learner != "OperatorRidge" or case.kind != "vectors" or not case.is_given or "dtype" in case.arguments:
         return None
-    if case.target == "missing" or case.weighted or {"operator", "approximation"} & case.arguments.keys():
+    if case.target == "missing" or case.weighted or case.noisy or {"operator", "approximation"} & case.arguments.keys():
         return None
     kernel = _kernel(case.arguments["kernel"])
     if kernel is None:

@@ -29,6 +29,9 @@ from representer.kernels import (
     Pullback,
     RationalQuadratic,
     TensorMatern,
+    has_statistics,
+    in_training,
+    with_statistics,
 )
 from representer.testing import check_kernel
 
@@ -383,3 +386,62 @@ def test_kernels_work_in_threads() -> None:
     for result in results:
         torch.testing.assert_close(result, expected)
     assert len(results) == 4
+
+
+# -- networks while they are trained ----------------------------------------------------------------------------------
+def noisy() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Dropout(0.5), nn.Linear(4, 2)).double()
+
+
+def test_a_network_in_training_is_the_module_in_training_mode() -> None:
+    module = noisy()
+    kernel = 2.0 * Neural(module, Linear())
+    twin, tensor = copy.deepcopy(module).train(), torch.from_numpy(X)
+    state = torch.random.get_rng_state()
+    trained = in_training(kernel, 7)._gram(tensor, None)
+    assert torch.equal(torch.random.get_rng_state(), state)
+    with torch.random.fork_rng():
+        torch.manual_seed(7)
+        features = twin(tensor)
+    torch.testing.assert_close(trained, 2.0 * features @ features.mT)
+    assert not torch.allclose(trained, in_training(kernel, 8)._gram(tensor, None))
+    assert torch.equal(module[1].running_mean, torch.zeros(4).double())
+    torch.testing.assert_close(kernel._gram(tensor, None), kernel(X))  # the kernel itself has not changed
+    module[2].eval()  # a member that its owner put into evaluation mode stays in it
+    torch.testing.assert_close(in_training(kernel, 7)._gram(tensor, None), in_training(kernel, 8)._gram(tensor, None))
+
+
+def test_running_statistics_are_those_of_torch() -> None:
+    kernel, tensor = Neural(noisy(), Linear()), torch.from_numpy(X)
+    batches = [tensor[:3], tensor[3:]]
+    settled = with_statistics(kernel + 1.0, lambda k: [k._gram(batch, None) for batch in batches]).numbers()
+    twin = copy.deepcopy(kernel.module)
+    twin[2].eval()
+    torch.optim.swa_utils.update_bn(batches, twin)
+    ours = settled.left.module
+    for name in ("running_mean", "running_var"):
+        torch.testing.assert_close(getattr(ours[1], name), getattr(twin[1], name))
+    torch.testing.assert_close(settled(X), Neural(twin.eval(), Linear())(X) + 1.0)
+    assert has_statistics(kernel + 1.0) and not has_statistics(Neural(network(), Linear()))
+    for weight in kernel.module.parameters():
+        weight.requires_grad_(False)
+    assert not has_statistics(kernel)  # a network that is not learned stays as it is
+
+
+def test_held_out_rows_are_seen_as_new_samples() -> None:
+    kernel, tensor = Neural(noisy(), Linear()), torch.from_numpy(X)
+    held_out = torch.tensor([False, True, False, False, True, False])
+    features = in_training(kernel, 3, held_out)._image(tensor)
+    torch.testing.assert_close(features[~held_out], in_training(kernel, 3)._image(tensor[~held_out]))
+    settled = with_statistics(kernel, lambda k: k._gram(tensor[~held_out], None))
+    torch.testing.assert_close(features[held_out], settled._image(tensor[held_out]))
+
+
+def test_a_module_that_begins_with_arrays_takes_them() -> None:
+    images = RNG.standard_normal((5, 1, 6, 7))
+    kernel = Neural(convolution(), Gaussian(1.0))
+    assert kernel.domain == "objects" and Neural(network(), Linear()).domain == "vectors"
+    torch.testing.assert_close(kernel(images[:, 0]), kernel(images))
+    assert kernel == Neural(convolution(), Gaussian(1.0), domain="objects")
+    with pytest.raises(ValueError, match=r"samples of shape \(1, 3\).*more than 1 value"):
+        in_training(Neural(noisy(), Linear()), 0)._image(torch.zeros(1, 3).double())

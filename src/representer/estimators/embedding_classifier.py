@@ -29,7 +29,7 @@ from representer.estimators.validation import (
     warn_unconverged,
 )
 from representer.functions import Expansion, FeatureFunction, Stacked
-from representer.inspection.suspects import class_misfits
+from representer.inspection.explanation import class_misfits
 from representer.kernels import Gaussian, Kernel, Stack, as_kernel, is_bounded, stack_of
 from representer.operators import Representation, original, replicates
 from representer.optimize import Choice, HistoryEntry, keep_going

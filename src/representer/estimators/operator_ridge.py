@@ -26,6 +26,7 @@ from representer.estimators.validation import (
     warn_unconverged,
 )
 from representer.functions import Composed, Expansion, FeatureFunction, Stacked
+from representer.inspection.explanation import left_out_misfits
 from representer.inspection.intervals import (
     LEARNED,
     alone,
@@ -33,7 +34,6 @@ from representer.inspection.intervals import (
     left_out_intervals,
     with_deviation,
 )
-from representer.inspection.suspects import left_out_misfits
 from representer.kernels import Stack, stack_of
 from representer.operators import (
     Decomposable,

@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Self, get_args
+from typing import Any, Self, TypeVar, get_args
 
 import torch
 from torch import Tensor
 
 from representer.kernels.base import Columns, Domain, ExplicitFeatures, Kernel
 from representer.samples import Data, as_vectors, count
-from representer.values import Constraint, Real, Setting, as_tensor, instance_of, one_of, same
+from representer.values import (
+    Constraint,
+    Real,
+    Setting,
+    Value,
+    all_values,
+    as_tensor,
+    instance_of,
+    map_children,
+    one_of,
+    same,
+)
+
+V = TypeVar("V", bound=Value)
+LAYERS_OF_ARRAYS = (
+    *(torch.nn.Conv1d, torch.nn.Conv2d, torch.nn.Conv3d, torch.nn.BatchNorm2d, torch.nn.MaxPool2d, torch.nn.AvgPool2d),
+    *(torch.nn.RNNBase, torch.nn.Flatten),
+)
 
 
 class Mapped(Kernel, ABC):
@@ -119,7 +138,10 @@ class Neural(Mapped):
 
     The module is never changed: learned weights live in a copy (``numbers``), so a fitted learner's ``kernel_`` holds
     them. It is evaluated in the precision of its weights and in evaluation mode (no dropout, no batch statistics: a
-    kernel sees two points only). Weights that do not require a gradient are not learned.
+    kernel sees two points only), but for batches from which Adam learns its weights: there it is in training mode, with
+    masks that the seed of the fit decides. A member that is in evaluation mode already stays in it. Running statistics
+    are those of the samples at the learned weights. L-BFGS needs a function without noise: it sees the module in
+    evaluation mode, with the statistics that it has. Weights that do not require a gradient are not learned.
 
     Parameters
     ----------
@@ -127,8 +149,10 @@ class Neural(Mapped):
         Maps a tensor (n, d), or (n, …) with ``domain="objects"``, to features (n, q).
     kernel : Kernel
         The kernel on the features; linear gives a conditional embedding network.
-    domain : {"vectors", "objects"}
-        ``"objects"``: arrays of any shape, such as images (n, channels, height, width), one sample an entry.
+    domain : {"vectors", "objects"}, default="vectors"
+        ``"objects"``: arrays of any shape, one sample an entry; always so, if the module begins with a layer of such
+        arrays (a convolution, a pooling, a recurrent layer, ``Flatten``). Images are (n, channels, height, width);
+        a module that begins with ``Conv2d`` takes grey ones (n, height, width), too.
 
     Examples
     --------
@@ -144,6 +168,17 @@ class Neural(Mapped):
         self.kernel = kernel
         self.domain = domain
 
+    @property
+    def domain(self) -> Domain:
+        """The kind of data that the module takes: what was stated, unless its first layer knows better."""
+        if self._stated == "vectors" and isinstance(_first_layer(self.module), LAYERS_OF_ARRAYS):
+            return "objects"
+        return self._stated
+
+    @domain.setter
+    def domain(self, domain: Domain) -> None:
+        self._stated = domain
+
     def prepare(self, X: Data) -> Data:
         """The samples as a tensor (..., n, d), or, if they are objects or have more axes, as a list of n tensors."""
         tensors = isinstance(X, list) and bool(X) and all(isinstance(item, Tensor) for item in X)
@@ -153,8 +188,10 @@ class Neural(Mapped):
         return tensor
 
     # -- features ---------------------------------------------------------------------------------------------------
-    # Weights that stand in the place of the module's own.
+    # Weights and buffers that stand in the place of the module's own.
     _exchanged: Mapping[str, Tensor] = MappingProxyType({})
+    _statistics: Mapping[str, Tensor] = MappingProxyType({})
+    _training: Training | None = None
 
     def _weights(self) -> dict[str, Tensor]:
         """The weights by name: those of the module, or the ones exchanged for them."""
@@ -163,6 +200,10 @@ class Neural(Mapped):
 
     def _image(self, X: Tensor | list[Tensor]) -> Tensor:
         samples = torch.stack(X) if isinstance(X, list) else X
+        if samples.ndim == 3 and isinstance(_first_layer(self.module), torch.nn.Conv2d):
+            samples = samples[:, None]  # one channel
+        if self._training is not None:
+            return self._training_image(samples, self._training)
         members = self._members()
         if members is None:
             return self._outputs(self._weights(), samples)
@@ -181,16 +222,30 @@ class Neural(Mapped):
         each = zip(*(weights[name].reshape(-1, *shapes[name]) for name in batched), strict=True)
         return [weights | dict(zip(batched, member, strict=True)) for member in each]
 
-    def _outputs(self, weights: dict[str, Tensor], X: Tensor) -> Tensor:
+    def _training_image(self, X: Tensor, training: Training) -> Tensor:
+        """The features of a batch in training mode; those of its held-out rows as of new samples."""
+        weights, held_out = self._weights(), training.held_out
+        if held_out is None or len(held_out) != len(X):
+            return self._outputs(weights, X, training)
+        seen = self._outputs(weights, X[~held_out], training)
+        unseen = self._outputs(weights | training.statistics, X[held_out])
+        features = seen.new_empty(len(X), seen.shape[1])
+        return features.index_put((~held_out,), seen).index_put((held_out,), unseen)
+
+    def _outputs(self, weights: dict[str, Tensor], X: Tensor, training: Training | None = None) -> Tensor:
         """The features of samples by the module with these weights, checked."""
         like = next(iter(weights.values()), X)
-        with _evaluating(self.module):
-            try:
-                features = torch.func.functional_call(self.module, weights, (X.to(like, copy=True),))
-            except RuntimeError as error:
-                raise ValueError(
-                    f"The module of Neural does not take samples of shape {tuple(X.shape)}: {error}"
-                ) from error
+        try:
+            if training is not None:
+                features = training.output(self.module, weights, X.to(like, copy=True))
+            else:
+                with _holding(self.module.modules(), "training", False):
+                    values = {**self._statistics, **weights}
+                    features = torch.func.functional_call(self.module, values, (X.to(like, copy=True),))
+        except (RuntimeError, ValueError) as error:
+            raise ValueError(
+                f"The module of Neural does not take samples of shape {tuple(X.shape)}: {error}"
+            ) from error
         allowed = (X.shape[:1], X.shape[:-1]) if X.ndim < 4 else (X.shape[:1],)
         if not (isinstance(features, Tensor) and features.shape[:-1] in allowed):
             got = f"shape {tuple(features.shape)}" if isinstance(features, Tensor) else repr(type(features))
@@ -227,18 +282,28 @@ class Neural(Mapped):
         return new
 
     def numbers(self) -> Self:
-        """The same kernel with the exchanged weights written into a copy of the module."""
+        """The same kernel with the exchanged weights and statistics written into a copy of the module."""
         new = super().numbers().__sklearn_clone__()
         with torch.no_grad():
-            for name, weight in new.module.named_parameters():
-                if name in new._exchanged:
-                    weight.copy_(new._exchanged[name])
-        new._exchanged = {}
+            for name, own in (*new.module.named_parameters(), *new.module.named_buffers()):
+                if name in (exchanged := {**new._exchanged, **new._statistics}):
+                    own.copy_(exchanged[name])
+        new._exchanged, new._statistics = {}, {}
         return new
 
     def __sklearn_clone__(self) -> Self:
         new = super().__sklearn_clone__()
         new._exchanged = {name: weight.detach().clone() for name, weight in self._exchanged.items()}
+        new._statistics = {name: buffer.clone() for name, buffer in self._statistics.items()}
+        return new
+
+    @property
+    def _is_learned(self) -> bool:
+        return any(weight.requires_grad for weight in self.module.parameters())
+
+    def _with(self, training: Training | None, statistics: Mapping[str, Tensor]) -> Self:
+        new = copy.copy(self)
+        new._training, new._statistics = training, statistics
         return new
 
     def __eq__(self, other: object) -> bool:
@@ -249,14 +314,97 @@ class Neural(Mapped):
     __hash__ = Mapped.__hash__
 
 
+# -- training ---------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Training:
+    """How networks see a batch from which their weights are learned.
+
+    Parameters
+    ----------
+    seed : int or None
+        Of their noise, such as the masks of dropout. None: no noise, only statistics of the batch.
+    held_out : tensor (n,) of bool or None
+        The rows of a batch of n samples that are seen in evaluation mode, with statistics of the others.
+    statistics : dict
+        The buffers of the network, such as running statistics: means over the batches that it has seen.
+    """
+
+    seed: int | None
+    held_out: Tensor | None = None
+    statistics: dict[str, Tensor] = field(default_factory=dict)
+
+    def output(self, module: torch.nn.Module, weights: dict[str, Tensor], X: Tensor) -> Any:
+        """What the module gives in the mode that its owner left it in, with the global random numbers as before."""
+        if not self.statistics:
+            for name, buffer in module.named_buffers():
+                counter = name.endswith("num_batches_tracked")  # from zero on, the old statistics do not count
+                self.statistics[name] = torch.zeros_like(buffer) if counter else buffer.detach().clone()
+        members = list(module.modules())
+        with ExitStack() as stack:
+            # Cumulative means, as in torch.optim.swa_utils.update_bn: the weights do not move meanwhile.
+            norms = [m for m in members if isinstance(m, torch.nn.modules.batchnorm._BatchNorm)]
+            stack.enter_context(_holding(norms, "momentum", None))
+            if self.seed is None:
+                noisy = [m for m in members if not dict(m.named_buffers(recurse=False))]
+                stack.enter_context(_holding(noisy, "training", False))
+            else:
+                stack.enter_context(_seeded(self.seed, X.device))
+            return torch.func.functional_call(module, {**self.statistics, **weights}, (X,))
+
+
+def in_training(kernel: V, seed: int, held_out: Tensor | None = None) -> V:
+    """The kernel with the networks that it learns in training mode, where they see one batch."""
+    return _with_networks(kernel, lambda network: network._with(Training(seed, held_out), network._statistics))
+
+
+def with_statistics(kernel: V, evaluate: Callable[[V], object]) -> V:
+    """The kernel with running statistics of all that the networks it learns see in ``evaluate``."""
+    gathering = _with_networks(kernel, lambda network: network._with(Training(None), network._statistics))
+    with torch.no_grad():
+        evaluate(gathering)
+    return _with_networks(gathering, lambda network: network._with(None, _gathered(network)))
+
+
+def _gathered(network: Neural) -> Mapping[str, Tensor]:
+    return {} if network._training is None else network._training.statistics
+
+
+def has_statistics(kernel: Value) -> bool:
+    """Does the kernel learn networks that keep something of what they have seen?"""
+    networks = [value for value in all_values(kernel) if isinstance(value, Neural) and value._is_learned]
+    return any(True for network in networks for _ in network.module.buffers())
+
+
+def _with_networks(value: V, change: Callable[[Neural], Any]) -> V:
+    """The value with each network in it that is learned sent through ``change``."""
+    new = value._rebuild(lambda name, v: map_children(name, v, lambda _, child: _with_networks(child, change)))
+    return change(new) if isinstance(new, Neural) and new._is_learned else new
+
+
+def _first_layer(module: torch.nn.Module) -> torch.nn.Module | None:
+    """The first layer that a module registered, of those that are not made of others."""
+    return next((member for member in module.modules() if not any(True for _ in member.children())), None)
+
+
 @contextmanager
-def _evaluating(module: torch.nn.Module) -> Iterator[None]:
-    """Inside it the module, with all that it is made of, is in evaluation mode."""
-    training = [member for member in module.modules() if member.training]
-    for member in training:
-        member.training = False
+def _holding(members: Iterable[torch.nn.Module], name: str, value: object) -> Iterator[None]:
+    """Inside it an attribute of these modules has another value."""
+    before = [(member, getattr(member, name)) for member in members]
+    for member, _ in before:
+        setattr(member, name, value)
     try:
         yield
     finally:
-        for member in training:
-            member.training = True
+        for member, old in before:
+            setattr(member, name, old)
+
+
+@contextmanager
+def _seeded(seed: int, device: torch.device) -> Iterator[None]:
+    """Inside it torch's global random numbers begin with a seed; afterwards they go on as if nothing had been."""
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices):
+        torch.default_generator.manual_seed(seed)
+        if devices:
+            torch.cuda.manual_seed(seed)
+        yield

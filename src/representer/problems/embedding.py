@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.kernels import Kernel, Neural
+from representer.kernels import Kernel, Neural, has_statistics, in_training, with_statistics
 from representer.linalg import NotPositiveDefiniteError, recycling
 from representer.notices import warn
 from representer.objectives.squared import OnFactor, SquaredLoss
@@ -275,8 +275,9 @@ class EmbeddingSearch:
         *,
         logarithm: bool = False,
     ):
-        self.inputs, self.kernel, self.free, self.alpha = inputs, kernel, free, alpha
         self.objective, self.settings, self.logarithm = objective, settings, logarithm
+        self.inputs, self.free, self.alpha = inputs, free, alpha
+        self.kernel = kernel = self._with_statistics(kernel)
         self.packing, raw = kernel.packing(free)
         self.origin = raw.to(like)
         sizes = [shape.numel() for shape in self.packing.shapes.values()]
@@ -304,6 +305,23 @@ class EmbeddingSearch:
     def size(self) -> int:
         """The number of unknowns."""
         return len(self.start)
+
+    @property
+    def _batch_size(self) -> int | None:
+        """How many samples Adam sees at a time; None: all."""
+        size = self.settings.batch_size
+        return size if size is not None and size < self.inputs.n else None
+
+    def _with_statistics(self, kernel: Kernel) -> Kernel:
+        """The kernel with running statistics of the samples in the networks that Adam trains."""
+        if self.settings.solver != "adam" or not has_statistics(kernel):
+            return kernel
+        size, n = self._batch_size, self.inputs.n
+        batches: Sequence[Tensor | None] = [None]
+        if size is not None:
+            order = torch.randperm(n, generator=torch.Generator().manual_seed(self.settings.seed))
+            batches = order.tensor_split(n // size)
+        return with_statistics(kernel, lambda network: [self.inputs.matrix(network, rows) for rows in batches])
 
     # -- where it starts ----------------------------------------------------------------------------------------------
     def _named_start(self) -> dict[str, Any]:
@@ -376,10 +394,17 @@ class EmbeddingSearch:
             return kernel, point.new_tensor(self.alpha)
         return kernel, point[-1].exp()
 
-    def __call__(self, point: Tensor, rows: Tensor | None = None) -> Tensor:
-        """The objective at a point, differentiable in it."""
+    def __call__(self, point: Tensor, rows: Tensor | None = None, *, training: bool = False) -> Tensor:
+        """The objective at a point, differentiable in it; with networks as they are while Adam trains them, or not."""
         kernel, alpha = self.unpack(point)
         objective = self.objective(rows, self.trace.observe)
+        if training:  # noise is a function of the point, so that a search that is taken up again finds it again
+            seed = self.settings.seed ^ int(digest(plain(point)), 16)
+            held_out = None
+            if objective.training is not None:
+                held_out = torch.ones(objective.n, dtype=torch.bool, device=point.device)
+                held_out[objective.training.to(point.device)] = False
+            kernel = in_training(kernel, seed, held_out)
         matrix = self.inputs.matrix(kernel, rows)
         value = (objective if self.inputs.features is None else OnFactor(objective))(matrix, alpha)
         if self.logarithm:
@@ -396,22 +421,24 @@ class EmbeddingSearch:
         parts = point[: len(self.origin)].split(list(self.sizes.values()))
         return dict(zip(self.sizes, parts, strict=True))
 
-    def at(self, point: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def at(self, point: Tensor, rows: Tensor | None = None, *, training: bool = False) -> tuple[Tensor, Tensor]:
         """The value and the gradient at one point (m,); NaN where the matrix cannot be factored."""
         value, gradient, parts = remembered(
-            lambda: f"criterion at {digest(plain(point))}", lambda: self._evaluated(point, rows)
+            lambda: f"criterion at {digest(plain(point))}", lambda: self._evaluated(point, rows, training)
         )
         if parts is not None:
             self.trace.latest = parts
             self.trace.close(float(value))
         return value, gradient
 
-    def _evaluated(self, point: Tensor, rows: Tensor | None) -> tuple[Tensor, Tensor, tuple[float, ...] | None]:
+    def _evaluated(
+        self, point: Tensor, rows: Tensor | None, training: bool
+    ) -> tuple[Tensor, Tensor, tuple[float, ...] | None]:
         """The value and the gradient at one point, and the parts of the value; None where it has none."""
         variable = point.detach().clone().requires_grad_()
         try:
             with torch.enable_grad():
-                value = self(variable, rows)
+                value = self(variable, rows, training=training)
                 (gradient,) = torch.autograd.grad(value, variable, allow_unused=True, materialize_grads=True)
         except NotPositiveDefiniteError:
             return point.new_tensor(torch.nan), torch.full_like(point, torch.nan), None
@@ -457,8 +484,7 @@ class EmbeddingSearch:
         return self._choice(result)
 
     def _descended(self, options: dict[str, Any]) -> OptimizeResult:
-        settings, n = self.settings, self.inputs.n
-        size = settings.batch_size if settings.batch_size is not None and settings.batch_size < n else None
+        settings, n, size = self.settings, self.inputs.n, self._batch_size
         rows = None
         if size is not None:
             rows = torch.randperm(n, generator=torch.Generator().manual_seed(settings.seed))[:size]
@@ -468,7 +494,7 @@ class EmbeddingSearch:
         self.trace.seen.clear()
         if settings.solver == "adam":
             return adam(
-                lambda point, index: self.at(point, None if size is None else index),
+                lambda point, index: self.at(point, None if size is None else index, training=True),
                 start,
                 n_samples=n,
                 batch_size=size,
@@ -499,6 +525,7 @@ class EmbeddingSearch:
     def _choice(self, result: OptimizeResult) -> Choice:
         with torch.no_grad():
             kernel, alpha = self.unpack(result.point)
+            kernel = self._with_statistics(kernel)
         self._warn_of_bounds(result.point)
         history: list[Any] = list(self.trace.entries)
         value = result.value

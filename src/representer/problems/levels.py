@@ -26,7 +26,17 @@ from torch import Tensor
 
 from representer.approximation import Nystroem
 from representer.functions.levels import DataLevel, Levels, Recovery, deviations, is_constant, slope, smoothed
-from representer.kernels import Gaussian, Kernel, Linear, Mapped, as_kernel
+from representer.kernels import (
+    Gaussian,
+    Kernel,
+    Linear,
+    Mapped,
+    Training,
+    as_kernel,
+    has_statistics,
+    in_training,
+    with_statistics,
+)
 from representer.linalg import Product, RitzPairs, leading, orthonormal, recycling, row_blocks
 from representer.operators import Representation
 from representer.optimize import (
@@ -780,15 +790,22 @@ class Alternation:
         encoder, decoder = point.split([pack.size for pack in self.packings])
         return self.packings[0].unpack(encoder), self.packings[1].unpack(decoder)
 
-    def encode(self, weights: dict[str, Tensor], X: Tensor) -> Tensor:
-        """The features φ(X) that the encoder makes of samples."""
-        return self.kernel.replace(weights)._image(X)
+    def encoder(self, weights: dict[str, Tensor]) -> Mapped:
+        """The first kernel with these weights, and with statistics of all samples, if its network keeps some."""
+        kernel = self.kernel.replace(weights)
+        return with_statistics(kernel, self._features) if has_statistics(kernel) else kernel
 
-    def decode(self, weights: dict[str, Tensor], features: Tensor) -> Tensor:
-        """The data ψ that the decoder makes of features."""
+    def _features(self, kernel: Mapped) -> Tensor:
+        """φ of all samples."""
+        blocks = row_blocks(len(self.X), 8 * self.X[0].numel() * 64)
+        return torch.cat([kernel._image(self.X[rows]) for rows in blocks])
+
+    def decode(self, weights: dict[str, Tensor], features: Tensor, training: Training) -> Tensor:
+        """The data ψ that the decoder makes of what the components keep of centred features."""
+        kept = (features @ self.basis) @ self.basis.mT + self.mean
         try:
-            images = torch.func.functional_call(self.decoder.module, weights, (features.to(self.start),))
-        except RuntimeError as error:
+            images = training.output(self.decoder.module, weights, kept.to(self.start))
+        except (RuntimeError, ValueError) as error:
             raise ValueError(f"The decoder does not take features of shape {tuple(features.shape)}: {error}") from error
         expected = (len(features), *self.X.shape[1:])
         if images.numel() != math.prod(expected):
@@ -798,9 +815,7 @@ class Alternation:
     @torch.no_grad()
     def begin(self, point: Tensor) -> None:
         """Solve for the components of the features as they are."""
-        weights, _ = self.weights(point)
-        blocks = [self.encode(weights, self.X[rows]) for rows in row_blocks(len(self.X), 8 * self.X[0].numel() * 64)]
-        features = torch.cat(blocks)
+        features = self._features(self.encoder(self.weights(point)[0]))
         self.mean = features.mean(0) if self.center else torch.zeros_like(features[0])
         self.features = features - self.mean
         self.directions = self.features.mT @ self.components(self.features).to(features) / self.eta
@@ -810,11 +825,10 @@ class Alternation:
     def loss(self, point: Tensor, rows: Tensor) -> Tensor:
         """The mean of the objective over a batch."""
         encoder, decoder = self.weights(point)
-        X = self.X[rows]
-        features = self.encode(encoder, X) - self.mean
+        X, seed = self.X[rows], int(digest(plain(point)), 16)
+        features = in_training(self.kernel.replace(encoder), seed)._image(X) - self.mean
         residual = (features - self.features[rows]) @ self.directions
-        projected = (features @ self.basis) @ self.basis.mT + self.mean
-        error = (self.decode(decoder, projected) - X).flatten(1)
+        error = (self.decode(decoder, features, Training(seed)) - X).flatten(1)
         return 0.5 * residual.square().sum(1).mean() + self.decoder.weight * error.square().sum(1).mean()
 
     def __call__(self, point: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -841,12 +855,15 @@ class Alternation:
             deadline=settings.deadline,
         )
         encoder, decoder = self.weights(result.point)
-        module = self.decoder.module.eval()
+        module, settled = self.decoder.module, Training(None)
         with torch.no_grad():
-            for name, weight in module.named_parameters():
-                if name in decoder:
-                    weight.copy_(decoder[name])
-        return TrainedNetworks(self.kernel.replace(encoder).numbers(), module, result)
+            if any(True for _ in module.buffers()):
+                self.begin(result.point)
+                self.decode(decoder, self.features, settled)
+            for name, own in (*module.named_parameters(), *module.named_buffers()):
+                if name in (values := decoder | settled.statistics):
+                    own.copy_(values[name])
+        return TrainedNetworks(self.encoder(encoder).numbers(), module.eval(), result)
 
 
 # -- widths -----------------------------------------------------------------------------------------------------------
