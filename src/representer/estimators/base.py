@@ -43,7 +43,7 @@ from representer.inspection.intervals import FoldFits, check_coverage, class_set
 from representer.inspection.relevance import columns_to_ask, part_effects, sensitivities, total_effects
 from representer.inspection.report import Report, make_report
 from representer.inspection.rounding import lost_digits
-from representer.kernels import NAMES, Kernel, Stack, as_kernel, warn_of_unknown
+from representer.kernels import NAMES, Kernel, Stack, as_kernel
 from representer.linalg import RoundingNotes, noted_rounding, peak_bytes, row_blocks, threads_for
 from representer.notices import NumericalWarning, noted_warnings, warn
 from representer.operators import OperatorKernel, Representation, kernel_domain, replicates, takes_gaps, takes_sparse
@@ -55,7 +55,6 @@ from representer.samples import (
     HeldSamples,
     InMemory,
     OnDask,
-    Records,
     SparseRows,
     TrainingSamples,
     check_groups,
@@ -392,10 +391,7 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
     def _new_inputs(self, X: Data, kernel: Kernel | OperatorKernel | Stack) -> Data:
         """Checked inputs of a fitted learner."""
         check_is_fitted(self)
-        inputs = check_inputs(self, X, kernel, reset=False)
-        if isinstance(inputs, Records) and X is not inputs:
-            warn_of_unknown(kernel, inputs)
-        return inputs
+        return check_inputs(self, X, kernel, reset=False)
 
     def _memory_samples(
         self,

@@ -661,7 +661,7 @@ def warn_of_unknown(kernel: Value, X: Sequence[Record]) -> None:
     encodings = {name: encoding for table in tables for name, encoding in table.columns.items()}
     unknown = []
     for name, encoding in encodings.items():
-        if isinstance(encoding, Category | Ordered):
+        if isinstance(encoding, Category | Ordered) and not isinstance(encoding.levels, str):
             levels = [as_level(entry) for entry in column_of(X, name, gaps=True) if not is_missing(entry)]
             if len(levels) > 1 and not set(map(as_level, encoding.levels)).intersection(levels):
                 unknown.append(repr(name))
