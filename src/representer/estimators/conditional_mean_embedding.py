@@ -96,9 +96,9 @@ class ConditionalMeanEmbedding(KernelLearner):
         The share that ``criterion="validation"`` holds out.
     fit_intercept : bool, default=True
         Add a constant b that costs nothing: weights then sum to one, and far from all samples (where ``support`` is a
-        hundredth of what any left-out sample has, unless k(x, x) is unbounded, or the fit an approximate one) they
-        become equal: the distribution is that of all of Y. False is the estimator of the literature, whose weights fade
-        to zero there.
+        hundredth of what any left-out sample has, unless k(x, x) is unbounded) they become equal, or with an
+        approximation the shares of the cells: the distribution is that of all of Y. False is the estimator of the
+        literature, whose weights fade to zero there.
     shrinkage : float, default=1.0
         As in ``EmbeddingClassifier``.
     n_restarts : int, default=1
@@ -594,7 +594,7 @@ class ConditionalMeanEmbedding(KernelLearner):
             )
         width = None if values.ndim == 1 else values.shape[1]
         source = with_targets(inputs, values[:, None] if width is None else values)
-        return self.system_.regressed(source), width
+        return self.system_.regressed(source, getattr(self.function_.weights, "trust", None)), width
 
     def predict(self, X: Data) -> np.ndarray:
         """The conditional mean, for targets that are vectors: the same as ``mean``.

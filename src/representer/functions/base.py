@@ -250,6 +250,10 @@ class Expansion(Function):
                     gram = f.kernel.kernel._gram(block, f.anchors)
                     weights = f.kernel.mixed(f.coefficients)
                     terms[rows] = (gram[:, :, None] - self._level(gram, weights)) * weights
+                elif (form := f.kernel.diagonal_form(p, f.coefficients)) is not None and form.rotation is None:
+                    for weights, outputs in form.groups():
+                        gram = form.gram(weights, block, f.anchors)
+                        terms[rows, :, outputs] = gram[:, :, None] * f.coefficients[:, outputs]
                 else:
                     blocks = f.kernel.dense(block, f.anchors, p).reshape(-1, p, m, p)
                     terms[rows] = torch.einsum("iajb,jb->ija", blocks, f.coefficients)

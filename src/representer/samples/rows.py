@@ -47,6 +47,7 @@ STRUCTURED_ROWS = 2000  # random samples on which an exact fit chooses its numbe
 # -- embeddings -------------------------------------------------------------------------------------------------------
 SEARCH_LIMIT = 10_000  # samples up to which the search of an approximate embedding classifier looks at all of them
 SMALLEST_SEARCH = 500  # samples that such a search looks at in any case
+SUPPORT_ROWS = 1000  # samples or landmarks that say of an input how far from all it is
 MIDDLE_ROWS = 500  # samples whose mean is the middle of features beside a constant
 
 KEY_BLOCK = 2**20
