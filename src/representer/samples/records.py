@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-import importlib
+import sys
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, overload
 
@@ -222,9 +222,10 @@ def frame_library(X: Data) -> str | None:
 
 
 def as_frame(records: Sequence[Record], library: str) -> Data:
-    """A frame of a library with the columns of the records."""
+    """A frame of a library with the columns of the records; they themselves where nobody has imported it."""
+    module = sys.modules.get(library)
     columns = {name: list(column) for name, column in as_records(records).columns.items()}
-    return getattr(importlib.import_module(library), FRAMES[library])(columns)
+    return records if module is None else getattr(module, FRAMES[library])(columns)
 
 
 def column_of(records: Sequence[Record], name: object, *, gaps: bool = False) -> Column:
