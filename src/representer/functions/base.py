@@ -224,7 +224,7 @@ class Expansion(Function):
         f, X = self.loaded, self._inputs(X)
         if f.slopes is not None:
             assert isinstance(f.kernel, Decomposable)
-            values = X @ (f.slopes @ f.kernel._matrix(f.slopes))
+            values = X @ f.kernel.mixed(f.slopes)
         elif isinstance(X, Tensor) and (X.requires_grad or X.ndim > 2):
             values = f._sum(X)
         else:
@@ -239,8 +239,7 @@ class Expansion(Function):
         if self._middle is None:
             return self.kernel.apply(X, self.anchors, self.coefficients)
         assert isinstance(self.kernel, Decomposable)
-        C = self.coefficients
-        return self.kernel.kernel._product(X, self.anchors, C @ self.kernel._matrix(C), self._middle)
+        return self.kernel.kernel._product(X, self.anchors, self.kernel.mixed(self.coefficients), self._middle)
 
     @cached_property
     def _middle(self) -> Tensor | None:
@@ -255,7 +254,7 @@ class Expansion(Function):
         learned = C.requires_grad and torch.is_grad_enabled()
         if not isinstance(self.kernel, Decomposable) or learned or C.ndim != 2:
             return None
-        weights = C @ self.kernel._matrix(C)
+        weights = self.kernel.mixed(C)
         rounding = len(weights) * torch.finfo(weights.dtype).eps * weights.abs().sum(0)
         size = weights.abs().max()
         if not 0 < size < torch.inf or not bool((weights.sum(0).abs() <= rounding).all()):
@@ -277,7 +276,11 @@ class Expansion(Function):
                 if isinstance(f.kernel, Decomposable):
                     gram = f.kernel.kernel._gram(block, f.anchors)
                     gram = gram if f._middle is None else gram - gram @ f._middle
-                    terms[rows] = gram[:, :, None] * (f.coefficients @ f.kernel._matrix(f.coefficients))
+                    terms[rows] = gram[:, :, None] * f.kernel.mixed(f.coefficients)
+                elif (form := f.kernel.diagonal_form(p, f.coefficients)) is not None and form.rotation is None:
+                    for weights, outputs in form.groups():
+                        gram = form.gram(weights, block, f.anchors)
+                        terms[rows, :, outputs] = gram[:, :, None] * f.coefficients[:, outputs]
                 else:
                     blocks = f.kernel.dense(block, f.anchors, p).reshape(-1, p, m, p)
                     terms[rows] = torch.einsum("iajb,jb->ija", blocks, f.coefficients)
@@ -309,11 +312,11 @@ class Expansion(Function):
         f = self.loaded
         if not isinstance(f.kernel, Decomposable):
             return super().magnitudes(X)
-        prepared, A = self._inputs(X), f.kernel._matrix(f.coefficients)
+        prepared = self._inputs(X)
         with torch.no_grad():
             if f.slopes is not None:
-                return prepared.abs() @ (f.slopes @ A).abs()
-            return f.kernel.kernel._magnitudes(prepared, f.anchors) @ (f.coefficients @ A).abs()
+                return prepared.abs() @ f.kernel.mixed(f.slopes).abs()
+            return f.kernel.kernel._magnitudes(prepared, f.anchors) @ f.kernel.mixed(f.coefficients).abs()
 
     def in_units(self, unit: float) -> Expansion:
         """The function unit·f, whose coefficients are those of f times the unit."""
@@ -325,7 +328,7 @@ class Expansion(Function):
         """‖f‖² = Σ_ij ⟨c_i, K(z_i, z_j) c_j⟩, differentiable."""
         kernel, slopes = self.loaded.kernel, self.loaded.slopes
         if slopes is not None and isinstance(kernel, Decomposable):
-            return (slopes * (slopes @ kernel._matrix(slopes))).sum()
+            return (slopes * kernel.mixed(slopes)).sum()
         return kernel.squared_norm(self.loaded.anchors, self.loaded.coefficients)
 
     def norm(self) -> float:
