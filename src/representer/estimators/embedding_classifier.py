@@ -711,6 +711,8 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
             Training cross entropy + 4e·r + √(8 log(2/beta)/n): valid, and far above 1 on real data.
         """
         check_is_fitted(self)
+        if self._training_loss is None:
+            raise ValueError("risk_bound needs the training loss, which a fit by batches does not have; use fit.")
         reasons = {
             "is for one kernel: fit with one instead of several that are stacked": isinstance(self.kernel_, Stack),
             "has no intercept beside the function: fit with fit_intercept=False": self.function_.intercept is not None,
@@ -719,8 +721,6 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
             f"needs k(x, x) bounded for all x, which that of {self.kernel_!r} is not known to be: take "
             "kernel.normalized()": not all(map(is_bounded, self._kernels)),
         }
-        if self._training_loss is None:
-            raise ValueError("risk_bound needs the training loss, which a fit by batches does not have; use fit.")
         check_bound(beta, reasons)
         return self._bound(beta, prior)
 
