@@ -14,7 +14,7 @@ import numpy as np
 from benchmarks._timing import Row, compare, not_run, scaled
 from representer.datasets import load_mutag, load_nci1
 from representer.kernels import GraKeL, Graph, Kernel, RandomWalk, ShortestPath, WeisfeilerLehman
-from representer.kernels.graph_kernels import _translated
+from representer.kernels.graphs import _translated
 
 
 def molecules(rng: np.random.Generator, n_graphs: int, size: int) -> list[Graph]:

@@ -542,7 +542,7 @@ def test_misplaced_extras_are_found(module: str, source: str, count: int) -> Non
         ("representer.problems.ridge", "x = approximation and approximation.sized(n)", 1),
         ("representer.problems.ridge", "x = 1 if model.approximation else 2", 1),
         ("representer.problems.deep", "assert isinstance(samples, Block | InMemory)", 1),
-        ("representer.inspection.suspects", "isinstance(system, (SummedSystem, ExactSystem))", 1),
+        ("representer.inspection.explanation", "isinstance(system, (SummedSystem, ExactSystem))", 1),
         ("representer.estimators.deep_regressor", "if problem.approximation is None: pass", 1),
         ("representer.estimators.deep_regressor", "if learner.approximation is None and loss != 'squared': pass", 0),
         ("representer.estimators.deep_regressor", "isinstance(self.approximation, Nystroem)", 1),

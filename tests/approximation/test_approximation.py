@@ -12,7 +12,7 @@ from sklearn.base import clone
 
 from representer.approximation import LandmarkFeatures, Nystroem, landmark_features
 from representer.kernels import Callable, Delta, Gaussian, Kernel, Linear, Matern, Polynomial, Precomputed
-from representer.linalg import memory
+from representer.linalg import resources as memory
 
 SAMPLINGS: Any = ["uniform", "pivots", "entropy"]
 

@@ -23,8 +23,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import representer
 from representer import ConditionalMeanEmbedding, EmbeddingClassifier, herd, mean_embedding, mmd
-from representer.approximation import Nystroem
+from representer.approximation import Landmarks, Nystroem, RandomFeatures
 from representer.estimators.validation import seed_of
 from representer.functions.conditional import Lattice, best_bandwidth
 from representer.kernels import Delta, Gaussian, Laplacian, Linear, Spectrum
@@ -527,6 +528,63 @@ def test_far_from_all_samples_the_distribution_is_that_of_all_targets():
     near = np.linspace(-1, 1, 9)[:, None]  # the weights of the fit itself
     np.testing.assert_allclose(model.weights(near), model.system_.weights(near))
     np.testing.assert_allclose(model.weights(near) @ y, model.mean(near))
+
+
+@pytest.mark.parametrize("approximation", [Nystroem(60), RandomFeatures(200)])
+def test_with_an_approximation_the_distribution_far_away_is_that_of_all_targets(approximation, tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 1))
+    y = np.exp(X[:, 0]) + 1.0 + 0.1 * rng.normal(size=400)
+    model = ConditionalMeanEmbedding(Gaussian(0.7), approximation=approximation, random_state=0).fit(X, y)
+    far, levels = np.array([[1e6], [-1e6]]), [0.1, 0.5, 0.9]
+    np.testing.assert_allclose(model.mean(far), y.mean(), rtol=1e-6)
+    np.testing.assert_allclose(model.var(far), y.var(), rtol=1e-6)
+    np.testing.assert_allclose(model.expect(np.sin, far, samples=(X, y)), np.sin(y).mean(), rtol=1e-6)
+    np.testing.assert_allclose(model.weights(far).sum(1), 1.0)
+    np.testing.assert_allclose(model.quantile(far, levels)[0], np.quantile(y, levels), atol=0.15)  # of a cell
+    nearest = np.abs(y[:, None] - model.output_landmarks_[:, 0]).argmin(1)
+    np.testing.assert_allclose(model.expect(np.sin, far), np.sin(model.output_landmarks_[nearest, 0]).mean(), rtol=1e-6)
+    near = np.linspace(-1, 1, 9)[:, None]  # where nothing fades
+    unfaded = model.system_.function()
+    np.testing.assert_array_equal(model.weights(near), unfaded(near))
+    both = np.concatenate([near, far, [[float(X.max()) + 1.5]]])
+    np.testing.assert_allclose(model.explain(both).prediction, model.mean(both), rtol=1e-6)
+    with torch.no_grad():
+        np.testing.assert_allclose(model.to_torch()(torch.from_numpy(both))[:, 0], model.mean(both), rtol=1e-6)
+    loaded = representer.load(model.save(tmp_path / "model"))
+    np.testing.assert_allclose(loaded.mean(both), model.mean(both), rtol=1e-10)
+
+
+def test_landmarks_that_are_all_samples_fade_as_the_exact_fit_does():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, size=(60, 1))
+    y = np.exp(X[:, 0]) + 0.1 * rng.normal(size=60)
+    options = {"output_kernel": Gaussian(1.0), "alpha": 1e-3, "random_state": 0}
+    exact = ConditionalMeanEmbedding(Gaussian(0.5), **options).fit(X, y)
+    pair = (Landmarks(X), Landmarks(y[:, None]))
+    cells = ConditionalMeanEmbedding(Gaussian(0.5), approximation=pair, **options).fit(X, y)
+    queries = X.max() + np.linspace(0, 4, 17)[:, None]
+    t = exact.function_.weights.trust(queries)
+    assert t.max() == 1 and t.min() < 0.1 and ((t > 0.2) & (t < 0.8)).any()
+    np.testing.assert_allclose(cells.function_.weights.trust(queries), t, rtol=1e-6)
+    np.testing.assert_allclose(cells.weights(queries), exact.weights(queries), atol=1e-6)
+    for ask in ("mean", "var"):
+        np.testing.assert_allclose(getattr(cells, ask)(queries), getattr(exact, ask)(queries), atol=1e-6)
+    np.testing.assert_array_equal(cells.quantile(queries, [0.25, 0.6]), exact.quantile(queries, [0.25, 0.6]))
+    grid = np.linspace(0, 8, 50)
+    np.testing.assert_allclose(cells.density(queries, grid, 0.3), exact.density(queries, grid, 0.3), atol=1e-6)
+
+
+def test_some_of_many_samples_say_what_is_far_away(monkeypatch):
+    rng = np.random.default_rng(0)
+    X, new = rng.normal(size=(80, 1)), np.linspace(-1, 1, 9)[:, None]
+    y, groups = X[:, 0] + 0.1 * rng.normal(size=80), np.arange(80) // 2
+    monkeypatch.setattr("representer.samples.rows.HELD_ROWS", 100)
+    monkeypatch.setattr("representer.samples.rows.SUPPORT_ROWS", 20)
+    model = ConditionalMeanEmbedding(Gaussian(0.7), alpha=1e-3).fit(X, y, groups=groups)
+    assert len(model.function_.weights.trust.support) == 20
+    np.testing.assert_allclose(model.mean([[1e6]]), y.mean())
+    np.testing.assert_allclose(model.weights(new), model.system_.weights(new))
 
 
 def test_densities_of_two_branches():

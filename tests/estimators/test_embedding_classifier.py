@@ -530,7 +530,7 @@ def test_prediction_goes_in_blocks(three, monkeypatch):
     model = fixed().fit(X, y)
     many = np.tile(X, (40, 1))
     expected = model.embedding(many)
-    monkeypatch.setattr("representer.linalg.memory.BLOCK_BYTES", 50_000)
+    monkeypatch.setattr("representer.linalg.resources.BLOCK_BYTES", 50_000)
     shapes = []
     gram = Gaussian._gram
     monkeypatch.setattr(Gaussian, "_gram", lambda self, A, B: shapes.append(len(A)) or gram(self, A, B))

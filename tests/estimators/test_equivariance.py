@@ -301,3 +301,26 @@ def test_fits_of_the_same_samples_are_the_same_to_the_last_digit():
 
     first = transformed(0)
     assert all(np.array_equal(transformed(seed), first) for seed in range(1, 5))
+
+
+def test_answers_of_an_embedding_do_not_depend_on_what_was_asked_before():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(30, 2)), rng.normal(size=30)
+    model = ConditionalMeanEmbedding(Gaussian(3.0), alpha=1e-4).fit(X, y)
+    before = model.predict(X)
+    model.influence(X[:2])
+    np.testing.assert_array_equal(model.predict(X), before)
+
+
+@pytest.mark.parametrize("kernel", ["auto", Gaussian(1.0)])
+def test_weights_of_stacked_fits_are_in_single_precision_where_the_fit_is(kernel: str | Gaussian) -> None:
+    rng = np.random.default_rng(0)
+    X, weight = rng.normal(size=(12, 2)), rng.uniform(0.5, 2.0, 12)
+    X[::4, 0] = np.nan if kernel == "auto" else 0.0
+    model, double = (
+        DeepKernelRegressor([], kernel, alpha=0.01, max_iter=2, n_restarts=1, dtype=dtype, random_state=0).fit(
+            X, np.sin(X[:, 1]), sample_weight=weight
+        )
+        for dtype in ("float32", "float64")
+    )
+    np.testing.assert_allclose(model.predict(X), double.predict(X), atol=0.05)

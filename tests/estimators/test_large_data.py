@@ -30,7 +30,7 @@ from representer.approximation import (
     approximation_error,
 )
 from representer.kernels import Gaussian, Laplacian, Linear, Matern, Polynomial, RationalQuadratic, Spectrum
-from representer.linalg.memory import as_bytes
+from representer.linalg.resources import as_bytes
 from representer.operators import Covariance, CurlFree, Dense, Diagonal
 from representer.samples import Block, HeldSamples, InMemory
 from representer.samples import rows as limits

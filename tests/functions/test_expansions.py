@@ -14,7 +14,7 @@ import naive
 from representer import OperatorRidge
 from representer.functions import Chain, Expansion, Layer
 from representer.kernels import Callable, Delta, Gaussian, Kernel, Laplacian, Linear, Matern, Polynomial, Precomputed
-from representer.linalg import memory
+from representer.linalg import resources as memory
 from representer.operators import (
     Covariance,
     CurlFree,

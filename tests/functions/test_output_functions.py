@@ -13,7 +13,7 @@ from representer import ConditionalMeanEmbedding, StructuredPredictor
 from representer.approximation import Nystroem
 from representer.functions.conditional import bandwidths, best_bandwidth
 from representer.kernels import Gaussian, Spectrum
-from representer.linalg import memory
+from representer.linalg import resources as memory
 
 ANSWERS: dict[str, dict[str, tuple[Any, ...]]] = {
     "StructuredPredictor": {

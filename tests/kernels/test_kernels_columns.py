@@ -19,7 +19,7 @@ import naive
 from representer import OperatorRidge
 from representer.approximation import Nystroem
 from representer.kernels import Callable, Delta, Gaussian, Kernel, Linear, Precomputed
-from representer.kernels.columns import Columns
+from representer.kernels.tables import Columns
 from representer.kernels.time_series import GlobalAlignment
 from representer.samples import as_records
 from representer.testing import check_kernel

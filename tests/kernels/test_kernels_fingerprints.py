@@ -17,8 +17,8 @@ from sklearn.model_selection import GridSearchCV
 
 import naive
 from representer import OperatorRidge
-from representer.kernels import Delta, Linear, Tanimoto, fingerprints
-from representer.kernels.fingerprints import MinMax
+from representer.kernels import Delta, Linear, Tanimoto, molecules
+from representer.kernels.molecules import MinMax
 from representer.testing import check_kernel
 
 RNG = np.random.default_rng(0)
@@ -160,9 +160,9 @@ def test_blocks_make_the_whole(share: float, monkeypatch: pytest.MonkeyPatch) ->
     packed = [np.packbits(bits, axis=1) for bits in (left, right)]
     whole = Tanimoto(packed=True)(*packed)
     for rows, columns, many in ((4, 5, 0), (1, 100, 10), (30, 1, 10**6)):
-        monkeypatch.setattr(fingerprints, "BLOCK_ROWS", rows)
-        monkeypatch.setattr(fingerprints, "BLOCK_COLUMNS", columns)
-        monkeypatch.setattr(fingerprints, "MANY_COLUMNS", many)
+        monkeypatch.setattr(molecules, "BLOCK_ROWS", rows)
+        monkeypatch.setattr(molecules, "BLOCK_COLUMNS", columns)
+        monkeypatch.setattr(molecules, "MANY_COLUMNS", many)
         assert torch.equal(Tanimoto(packed=True)(*packed), whole)
         assert torch.equal(MinMax()(sparse.csr_array(left), sparse.csr_array(right)), whole)
 

@@ -23,9 +23,17 @@ import naive
 from representer import OperatorRidge
 from representer.datasets import load_mutag
 from representer.kernels import Callable as FunctionKernel
-from representer.kernels import Kernel, graph_kernels
-from representer.kernels.graph_kernels import GraKeL, RandomWalk, ShortestPath, VertexHistogram, WeisfeilerLehman
-from representer.kernels.graphs import Graph, as_graph, union
+from representer.kernels import Kernel, graphs
+from representer.kernels.graphs import (
+    GraKeL,
+    Graph,
+    RandomWalk,
+    ShortestPath,
+    VertexHistogram,
+    WeisfeilerLehman,
+    as_graph,
+    union,
+)
 from representer.testing import check_kernel
 
 
@@ -283,7 +291,7 @@ def test_refinement_does_not_depend_on_how_codes_are_packed(monkeypatch: pytest.
     rng = np.random.default_rng(2)
     X = [*LABELLED, *(random_graph(rng, 15, range(9), "xyz", share=0.9) for _ in range(3))]
     expected = WeisfeilerLehman(3)(X)
-    monkeypatch.setattr(graph_kernels, "MAX_CODE", 1000)
+    monkeypatch.setattr(graphs, "MAX_CODE", 1000)
     assert torch.equal(WeisfeilerLehman(3)(X), expected)
 
 
@@ -291,7 +299,7 @@ def test_blocks_of_nodes_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> 
     X = PLAIN + ODD + BARE
     expected = ShortestPath()(X)
     for size in (1, 20, 100):
-        monkeypatch.setattr(graph_kernels, "BLOCK_PAIRS", size)
+        monkeypatch.setattr(graphs, "BLOCK_PAIRS", size)
         assert torch.equal(ShortestPath()(X), expected)
 
 
@@ -314,7 +322,7 @@ def test_blocks_of_graphs_make_no_difference(monkeypatch: pytest.MonkeyPatch) ->
     X, Y = PLAIN + ODD, LABELLED
     expected = RandomWalk(0.02)(X), RandomWalk(0.02)(X, Y)
     for size in (1, 300, 900):
-        monkeypatch.setattr(graph_kernels, "WALK_PAIRS", size)
+        monkeypatch.setattr(graphs, "WALK_PAIRS", size)
         np.testing.assert_allclose(RandomWalk(0.02)(X), expected[0], rtol=1e-11)
         np.testing.assert_allclose(RandomWalk(0.02)(X, Y), expected[1], rtol=1e-11)
 
@@ -322,7 +330,7 @@ def test_blocks_of_graphs_make_no_difference(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_decay_for_which_walks_have_no_finite_sum_is_refused() -> None:
     star, triangle = Graph([(0, i) for i in range(1, 5)]), Graph([(0, 1), (1, 2), (2, 0)])  # ρ = 2 for both
     edge = Graph([(0, 1)])
-    assert graph_kernels._radii(union([star, edge, Graph(), triangle])).round(12).tolist() == [2, 1, 0, 2]
+    assert graphs._radii(union([star, edge, Graph(), triangle])).round(12).tolist() == [2, 1, 0, 2]
     np.testing.assert_allclose(RandomWalk(0.24)([star]), naive.gram(walk_sum(0.24), [star]), rtol=1e-6)
     for decay, X, Y, bound in ((0.25, [edge, star], None, "0.25"), (0.5, [edge], [edge, triangle], "0.5")):
         with pytest.raises(ValueError, match=rf"graph 1 of .* = {bound}\. Choose a smaller decay"):

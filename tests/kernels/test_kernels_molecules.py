@@ -18,8 +18,7 @@ from sklearn.utils import estimator_checks
 from representer import OperatorRidge
 from representer.estimators.fingerprints import MACCS, AtomPairs, Morgan, Paths, Torsions
 from representer.kernels import Tanimoto, molecules
-from representer.kernels.fingerprints import MinMax
-from representer.kernels.molecules import Molecule
+from representer.kernels.molecules import MinMax, Molecule
 from representer.testing import check_kernel
 
 Chem = pytest.importorskip("rdkit.Chem")

@@ -244,7 +244,7 @@ def test_mismatch_equals_its_explicit_features(length: int, mismatches: int) -> 
 def test_mismatch_in_several_groups_of_places(monkeypatch: pytest.MonkeyPatch) -> None:
     strings = random_strings(15, 20, "ACGT")
     expected = Mismatch(5, 2)(strings)
-    monkeypatch.setattr("representer.linalg.memory.BLOCK_BYTES", 1)
+    monkeypatch.setattr("representer.linalg.resources.BLOCK_BYTES", 1)
     np.testing.assert_array_equal(Mismatch(5, 2)(strings), expected)
 
 
@@ -297,7 +297,7 @@ def test_inner_products_by_any_route(
     advantage: int, block: int, weighted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(base, "DENSE_ADVANTAGE", advantage)
-    monkeypatch.setattr("representer.linalg.memory.BLOCK_BYTES", block)
+    monkeypatch.setattr("representer.linalg.resources.BLOCK_BYTES", block)
     rng = np.random.default_rng(0)
     densities = rng.uniform(size=30) ** 2
     left, right = (sparse.csr_array(np.where(rng.random((n, 30)) < densities, rng.random((n, 30)), 0)) for n in (9, 6))

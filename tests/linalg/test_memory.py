@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from representer.kernels import Gaussian
-from representer.linalg import memory
-from representer.linalg.memory import (
+from representer.linalg import resources as memory
+from representer.linalg.resources import (
     MemoryWarning,
     available_bytes,
     empty_matrix,

@@ -9,7 +9,7 @@ import scipy.linalg  # noqa: F401  # its BLAS is one of those that are limited
 import torch
 from threadpoolctl import ThreadpoolController, threadpool_info
 
-from representer.linalg.threads import FACTORED_ROWS, FEW_ROWS, threads_for
+from representer.linalg.resources import FACTORED_ROWS, FEW_ROWS, threads_for
 
 
 def n_threads(user_api: str | None = None) -> set[int]:

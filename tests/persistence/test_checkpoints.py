@@ -33,7 +33,7 @@ from representer.kernels import Gaussian
 from representer.optimize import lbfgs, with_gradient
 from representer.persistence import ModelFileError
 from representer.persistence.checkpoints import FileJournal, identity, read_record
-from representer.persistence.known import known
+from representer.persistence.state import known
 from representer.samples import Block, InMemory, close_journal, on_dask, open_journal
 
 rng = np.random.default_rng(0)

@@ -25,7 +25,7 @@ from representer import DeepKernelRegressor, OperatorRidge
 from representer.kernels import Gaussian, Kernel, Linear, Pullback
 from representer.persistence import FORMAT, ModelFileError, container, describe, files
 from representer.persistence.container import ABOUT, ARRAYS, DIGESTS, STATE, read_members, write_members
-from representer.persistence.known import ROOMS
+from representer.persistence.state import ROOMS
 
 MODELS = {name: (fit, new) for name, fit, new in saved_models.models()}
 FILES = Path(__file__).parent / "files"

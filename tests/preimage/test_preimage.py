@@ -34,7 +34,7 @@ from representer.kernels import (
     WeisfeilerLehman,
     as_graph,
 )
-from representer.linalg import memory
+from representer.linalg import resources as memory
 from representer.preimage import (
     Candidates,
     Custom,

@@ -13,7 +13,7 @@ from representer.kernels import Gaussian, Laplacian, Linear, Polynomial
 from representer.operators import Decomposable, Separate
 from representer.optimize import SearchSettings
 from representer.problems.composition import Composition, DeepProblem, convex_loss, minimise, squared_loss
-from representer.problems.linear_outer import (
+from representer.problems.outer import (
     KernelWeights,
     SmallNuclearNorm,
     best_scale,

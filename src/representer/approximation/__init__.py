@@ -4,7 +4,6 @@ from representer.approximation.base import Approximation, FeatureMap, approximat
 
 # Names for the rooms below, which are no part of the room's pages.
 from representer.approximation.base import needed_features as needed_features
-from representer.approximation.fourier import FourierFeatures, RandomFeatures
 from representer.approximation.landmarks import (
     Falkon,
     LandmarkFeatures,
@@ -15,7 +14,7 @@ from representer.approximation.landmarks import (
     input_output_pair,
     landmark_features,
 )
-from representer.approximation.sketch import SketchFeatures, TensorSketch
+from representer.approximation.random_features import FourierFeatures, RandomFeatures, SketchFeatures, TensorSketch
 
 __all__ = [
     "Approximation",

@@ -40,10 +40,9 @@ from representer.estimators.validation import (
 from representer.functions import Function, function_network
 from representer.inspection.explanation import Explanation, explain_with_neighbours, flat
 from representer.inspection.intervals import FoldFits, check_coverage, class_sets
-from representer.inspection.relevance import columns_to_ask, total_effects
+from representer.inspection.relevance import columns_to_ask, part_effects, sensitivities, total_effects
 from representer.inspection.report import Report, make_report
 from representer.inspection.rounding import lost_digits
-from representer.inspection.sensitivity import part_effects, sensitivities
 from representer.kernels import NAMES, Kernel, Stack, as_kernel
 from representer.linalg import RoundingNotes, noted_rounding, peak_bytes, row_blocks, threads_for
 from representer.notices import NumericalWarning, noted_warnings, warn
@@ -461,11 +460,12 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
     def support(self, X: Data) -> np.ndarray:
         """How much of each input the training samples explain: near 1 among them, 0 far from all.
 
-        s(x) = k_xᵀW⁻¹k_x / k(x, x), W = K + n·alpha: one minus the variance that a Gaussian process has left at x, as a
-        share of the one it began with. Of a stack it is the mean by its weights, and of layers the least of theirs;
-        kernels with unbounded k(x, x), such as the linear one, do not count beside others, and alone they say which
-        directions the samples explain, not how far away x is (with a warning). Landmarks stand for the samples of a fit
-        that has some. Inputs with less than ``support_threshold_`` are unlike the training data.
+        s(x) = k_xᵀW⁻¹k_x / k(x, x), W = K + noise: one minus the variance that a Gaussian process has left at x, as a
+        share of the one it began with. The noise is n·alpha, at most 3 % of the mean k(x, x), however noisy targets
+        are. Of a stack it is the mean by its weights, and of layers the least of theirs; kernels with unbounded
+        k(x, x), such as the linear one, do not count beside others, and alone they say which directions the samples
+        explain, not how far away x is (with a warning). Landmarks stand for the samples of a fit that has some. Inputs
+        with less than ``support_threshold_`` are unlike the training data.
 
         Parameters
         ----------

@@ -31,7 +31,7 @@ from representer.estimators.deep_regressor import (
 )
 from representer.estimators.validation import Check, encode, needs_approximation
 from representer.functions import Composed, Stacked
-from representer.inspection.suspects import class_misfits
+from representer.inspection.explanation import class_misfits
 from representer.kernels import Stack
 from representer.notices import warn
 from representer.operators import OperatorKernel

@@ -30,7 +30,7 @@ from representer.estimators.validation import (
     warn_unconverged,
 )
 from representer.functions import Expansion, FeatureFunction, Stacked
-from representer.inspection.suspects import class_misfits
+from representer.inspection.explanation import class_misfits
 from representer.kernels import Gaussian, Kernel, Stack, as_kernel, is_bounded, stack_of
 from representer.objectives.risk import radius_with_prior
 from representer.operators import Representation, original, replicates

@@ -19,9 +19,8 @@ from representer.explorer.charts import Chart, KernelComponents, NearestInverse,
 from representer.explorer.drawings import Drawing, Drawings, item_of
 from representer.explorer.page import standalone
 from representer.explorer.tuning import LeftOutTargets, Tuned, Tuning
-from representer.inspection.explanation import Explanation, kernel_of, points_of, representation_of
+from representer.inspection.explanation import Explanation, class_misfits, kernel_of, points_of, representation_of
 from representer.inspection.report import kernel_words
-from representer.inspection.suspects import class_misfits
 from representer.kernels import Kernel, seen_inside
 from representer.operators import Decomposable, Representation
 from representer.samples import Data, TrainingSamples, count, evenly_spaced, take

@@ -224,7 +224,7 @@ class Expansion(Function):
         f, X = self.loaded, self._inputs(X)
         if f.slopes is not None:
             assert isinstance(f.kernel, Decomposable)
-            values = X @ (f.slopes @ f.kernel._matrix(f.slopes))
+            values = X @ f.kernel.mixed(f.slopes)
         elif isinstance(X, Tensor) and (X.requires_grad or X.ndim > 2):
             values = f.kernel.apply(X, f.anchors, f.coefficients)
         else:
@@ -248,8 +248,12 @@ class Expansion(Function):
                 block = X[rows]
                 if isinstance(f.kernel, Decomposable):
                     gram = f.kernel.kernel._gram(block, f.anchors)
-                    weights = f.coefficients @ f.kernel._matrix(f.coefficients)
+                    weights = f.kernel.mixed(f.coefficients)
                     terms[rows] = (gram[:, :, None] - self._level(gram, weights)) * weights
+                elif (form := f.kernel.diagonal_form(p, f.coefficients)) is not None and form.rotation is None:
+                    for weights, outputs in form.groups():
+                        gram = form.gram(weights, block, f.anchors)
+                        terms[rows, :, outputs] = gram[:, :, None] * f.coefficients[:, outputs]
                 else:
                     blocks = f.kernel.dense(block, f.anchors, p).reshape(-1, p, m, p)
                     terms[rows] = torch.einsum("iajb,jb->ija", blocks, f.coefficients)
@@ -289,11 +293,11 @@ class Expansion(Function):
         f = self.loaded
         if not isinstance(f.kernel, Decomposable):
             return super().magnitudes(X)
-        prepared, A = self._inputs(X), f.kernel._matrix(f.coefficients)
+        prepared = self._inputs(X)
         with torch.no_grad():
             if f.slopes is not None:
-                return prepared.abs() @ (f.slopes @ A).abs()
-            return f.kernel.kernel._magnitudes(prepared, f.anchors) @ (f.coefficients @ A).abs()
+                return prepared.abs() @ f.kernel.mixed(f.slopes).abs()
+            return f.kernel.kernel._magnitudes(prepared, f.anchors) @ f.kernel.mixed(f.coefficients).abs()
 
     def in_units(self, unit: float) -> Expansion:
         """The function unit·f, whose coefficients are those of f times the unit."""
@@ -305,7 +309,7 @@ class Expansion(Function):
         """‖f‖² = Σ_ij ⟨c_i, K(z_i, z_j) c_j⟩, differentiable."""
         kernel, slopes = self.loaded.kernel, self.loaded.slopes
         if slopes is not None and isinstance(kernel, Decomposable):
-            return (slopes * (slopes @ kernel._matrix(slopes))).sum()
+            return (slopes * kernel.mixed(slopes)).sum()
         return kernel.squared_norm(self.loaded.anchors, self.loaded.coefficients)
 
     def norm(self) -> float:

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from representer.inspection.sensitivity import has_inside, reads_molecules
+from representer.inspection.relevance import has_inside, reads_molecules
 from representer.kernels import Functional, as_graph, is_graph, is_molecule
 from representer.samples import Data, Records, count, plain
 

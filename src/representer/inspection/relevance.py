@@ -1,14 +1,272 @@
-"""How much each column matters to what a learner answers, on one scale for all learners."""
+"""How much each column matters to what a learner answers, and what a change of an input does to a function.
+
+Changes are gradients of vectors and the removal of parts of objects and of columns.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
-from representer.kernels import is_frame
+from representer.functions import Function, function_network
+from representer.kernels import Graph, Kernel, Molecule, Stack, as_graph, is_frame, is_graph, is_molecule
+from representer.operators import OperatorKernel, Representation
 from representer.samples import Data, Records, as_records, evenly_spaced, plain
+from representer.values import Value
+
+# Up to so many columns Shapley values are sums over all sets of them; beyond, means over so many orders, half of them
+# the reverse of the others.
+FEW_COLUMNS, ORDERS = 8, 32
+# The samples that stand for what is not known of a column.
+BACKGROUND = 20
+
+
+def sensitivities(
+    function: Function, X: Data, kernel: Kernel | OperatorKernel | Stack, how: Representation
+) -> np.ndarray | list[np.ndarray]:
+    """∂f/∂x (n, d, p) of vectors; of objects, what each of their parts adds to each output (parts, p)."""
+    if kernel.domain == "vectors" and isinstance(X, np.ndarray):
+        return gradients(function_network(function), how.tensor(X))
+    return _of_objects(function, X, kernel)
+
+
+def part_effects(
+    function: Function, X: Data, kernel: Kernel | OperatorKernel | Stack, fitted: Data
+) -> tuple[tuple[np.ndarray, ...], tuple[str, ...] | None, np.ndarray | None]:
+    """What each part of each input adds, (parts, p) each; of columns also their names, and the mean (p,) they add to.
+
+    ``fitted`` are training inputs.
+    """
+    if not isinstance(X, np.ndarray | Records) or kernel.domain == "gram":
+        return tuple(_of_objects(function, X, kernel)), None, None
+    if not isinstance(fitted, np.ndarray | Records):
+        raise ValueError(
+            "parts=True compares columns with those of training samples, which this model has not kept. Fit it in "
+            "memory, or ask sensitivity(X)."
+        )
+    shares = column_shares(lambda points: plain(function(points)), X, fitted)
+    columns = list(X.columns) if isinstance(X, Records) else range(shares.shape[1])
+    return tuple(shares), tuple(map(str, columns)), plain(function(background(fitted))).mean(0)
+
+
+def _of_objects(function: Function, X: Data, kernel: Kernel | OperatorKernel | Stack) -> list[np.ndarray]:
+    """What each part of each of some objects adds, (parts, p)."""
+    if isinstance(X, Records):
+        raise ValueError(
+            "sensitivity(X) is for vectors, strings, molecules and graphs; these are records. Ask "
+            "explain(X, parts=True), which says what each column adds."
+        )
+    molecules, items = reads_molecules(kernel), list(X)
+    without = [without_parts(item, molecules=molecules) for item in items]
+    if kernel.domain == "gram" or any(rest is None for rest in without):
+        raise ValueError(
+            "What parts of an input add is known of dense vectors, strings, molecules and graphs; these "
+            f"inputs are {kernel.domain}. Ask explain(X), which says what each training sample contributes."
+        )
+    pairs = zip(items, without, strict=True)
+    return [removal_effects(lambda points: plain(function(points)), item, rest or []) for item, rest in pairs]
+
+
+def gradients(function: Callable[[Tensor], Tensor], X: Tensor) -> np.ndarray:
+    """∂f_j/∂x (n, d, p) at vectors (n, d), by automatic differentiation; rows of f depend on their own input only.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from representer.inspection.relevance import gradients
+    >>> gradients(lambda X: X**2, torch.tensor([[3.0], [4.0]])).tolist()
+    [[[6.0]], [[8.0]]]
+    """
+    X = X.detach().clone().requires_grad_()
+    values = function(X)
+    columns = [torch.autograd.grad(values[:, j].sum(), X, retain_graph=True)[0] for j in range(values.shape[1])]
+    return plain(torch.stack(columns, -1))
+
+
+# -- parts of objects -------------------------------------------------------------------------------------------------
+def removal_effects(answer: Callable[[Sequence[Any]], np.ndarray], item: Any, without: Sequence[Any]) -> np.ndarray:
+    """f(x) − f(x without its i-th part) for each of them, (parts,) or (parts, p).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from representer.inspection.relevance import characters_removed, removal_effects
+    >>> def count(texts):
+    ...     return np.array([text.count("a") for text in texts])
+    >>> removal_effects(count, "banana", characters_removed("banana")).tolist()
+    [0, 1, 0, 1, 0, 1]
+    """
+    values = answer([item, *without])
+    return values[0] - values[1:]
+
+
+def characters_removed(text: str) -> list[str]:
+    """The text without each of its characters."""
+    return [text[:i] + text[i + 1 :] for i in range(len(text))]
+
+
+def atoms_masked(molecule: Any) -> list[Any]:
+    """The molecule, an RDKit one or a SMILES string, with an unknown atom (``*``) for each of its own, as it was given.
+
+    Only what is around the atom changes, the bits of a fingerprint whose neighbourhoods hold it for instance; without
+    it the molecule would fall apart.
+
+    Examples
+    --------
+    >>> from representer.inspection.relevance import atoms_masked
+    >>> atoms_masked("CCO")
+    ['*CO', 'C*O', '*CC']
+    """
+    from rdkit import Chem
+
+    whole = Chem.MolFromSmiles(molecule) if isinstance(molecule, str) else Chem.Mol(molecule)
+    Chem.Kekulize(whole, clearAromaticFlags=True)  # a ring with an unknown atom is not aromatic
+    masked = []
+    for number in range(whole.GetNumAtoms()):
+        changed = Chem.RWMol(whole)
+        atom = changed.GetAtomWithIdx(number)
+        atom.SetAtomicNum(0)
+        atom.SetFormalCharge(0)
+        atom.SetNumExplicitHs(0)
+        atom.SetNoImplicit(True)
+        rest = changed.GetMol()
+        Chem.SanitizeMol(rest)
+        masked.append(Chem.MolToSmiles(rest) if isinstance(molecule, str) else rest)
+    return masked
+
+
+def nodes_removed(item: Any) -> list[Graph]:
+    """The graph without each of its nodes and their edges; what is left of one node is that node.
+
+    Examples
+    --------
+    >>> from representer.kernels import Graph
+    >>> from representer.inspection.relevance import nodes_removed
+    >>> nodes_removed(Graph([(0, 1), (1, 2)], node_labels=["C", "C", "O"]))[0]
+    Graph([(0, 1)], node_labels=['C', 'O'])
+    """
+    graph = as_graph(item)
+    left = []
+    for node in range(graph.n_nodes if graph.n_nodes > 1 else 0):
+        kept = [i for i, ends in enumerate(graph.edges) if node not in ends]
+        edges = [tuple(int(end) - (end > node) for end in graph.edges[i]) for i in kept]
+        labels = [label for i, label in enumerate(graph.node_labels) if i != node]
+        left.append(Graph(edges, labels, [graph.edge_labels[i] for i in kept]))
+    return left or [graph]
+
+
+def without_parts(item: Any, *, molecules: bool) -> list[Any] | None:
+    """An object without each of its parts, atoms, nodes or characters; None of what has no parts that are known."""
+    if is_molecule(item) or (molecules and isinstance(item, str)):
+        return atoms_masked(item)
+    if isinstance(item, str):
+        return characters_removed(item)
+    return nodes_removed(item) if is_graph(item) else None
+
+
+def reads_molecules(kernel: Any) -> bool:
+    """Does a kernel, or one inside of it, read SMILES strings as molecules?"""
+    return has_inside(kernel, Molecule)
+
+
+def has_inside(kernel: Any, kind: type) -> bool:
+    """Is a kernel, or one inside of it, of this kind?"""
+    if isinstance(kernel, kind):
+        return True
+    inside = [child for _, child in kernel._children()] if isinstance(kernel, Value) else []
+    return any(has_inside(child, kind) for child in inside)
+
+
+# -- columns ----------------------------------------------------------------------------------------------------------
+def background(samples: Data) -> Data:
+    """The few samples, evenly spaced, that stand for what is not known of a column."""
+    rows = np.unique(np.linspace(0, len(samples) - 1, min(BACKGROUND, len(samples))).astype(int))
+    return samples.take(rows) if isinstance(samples, Records) else samples[rows]
+
+
+def column_shares(answer: Callable[[Any], np.ndarray], X: Data, samples: Data) -> np.ndarray:
+    """Shapley values (q, d, p) of the columns of inputs: with the mean over the samples they sum to f(x).
+
+    What is known of x without some of its columns is the mean of f at x with these columns of samples: v(S). A column
+    has the mean of what it adds to v over all orders in which columns become known. Where f is a sum of functions of
+    one column each, that is the function minus its mean; products are shared among their columns.
+
+    Parameters
+    ----------
+    answer : callable
+        f, from samples to an array (n,) or (n, p).
+    X, samples : array (q, d) and (n, d), or Records
+        Inputs, and samples of which a few are looked at.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from representer.inspection.relevance import column_shares
+    >>> samples = np.array([[-1.0, -1.0], [1.0, 1.0]])
+    >>> column_shares(lambda X: 3 * X[:, 0] + X[:, 0] * X[:, 1], np.array([[2.0, 4.0]]), samples)[..., 0].tolist()
+    [[9.5, 3.5]]
+    """
+    names = list(X.columns) if isinstance(X, Records) else list(range(X.shape[1]))
+    samples = background(samples)
+
+    def known(columns: tuple[int, ...]) -> np.ndarray:
+        """v(S) (q, p): the mean answer where only these columns are known."""
+        mixed = _mixed(X, samples, {names[c] for c in columns})
+        values = np.asarray(answer(mixed), dtype=np.float64)
+        return values.reshape(len(X), len(samples), -1).mean(1)
+
+    d = len(names)
+    return _exact_shares(known, d) if d <= FEW_COLUMNS else _sampled_shares(known, d)
+
+
+def _exact_shares(known: Callable[[tuple[int, ...]], np.ndarray], d: int) -> np.ndarray:
+    """Σ_S |S|! (d − |S| − 1)! / d! (v(S ∪ c) − v(S)) over all sets S without c."""
+    sets = [columns for size in range(d + 1) for columns in itertools.combinations(range(d), size)]
+    values = {columns: known(columns) for columns in sets}
+    shares = []
+    for c in range(d):
+        parts = [
+            math.factorial(len(S)) * math.factorial(d - len(S) - 1) * (values[tuple(sorted((*S, c)))] - values[S])
+            for S in sets
+            if c not in S
+        ]
+        shares.append(sum(parts) / math.factorial(d))
+    return np.stack(shares, 1)
+
+
+def _sampled_shares(known: Callable[[tuple[int, ...]], np.ndarray], d: int) -> np.ndarray:
+    """The mean over some orders, each with its reverse: it sums to v(all) − v(none) whatever the orders."""
+    rng = np.random.default_rng(0)
+    orders = [rng.permutation(d) for _ in range(ORDERS // 2)]
+    nothing, everything = known(()), known(tuple(range(d)))
+    total = np.zeros((len(nothing), d, nothing.shape[1]))
+    for order in [*orders, *(order[::-1] for order in orders)]:
+        before = nothing
+        for i, c in enumerate(order):
+            after = everything if i == d - 1 else known(tuple(order[: i + 1]))
+            total[:, c] += after - before
+            before = after
+    return total / (2 * len(orders))
+
+
+def _mixed(X: Data, samples: Data, names: set[Any]) -> Data:
+    """Every input with every sample (q·b): the columns with these names are those of the input."""
+    q, b = len(X), len(samples)
+    own, others = np.repeat(np.arange(q), b), np.tile(np.arange(b), q)
+    if isinstance(X, Records):
+        mine, theirs = X.take(own).columns, samples.take(others).columns
+        return Records({name: (mine if name in names else theirs)[name] for name in mine})
+    mixed = samples[others].copy()
+    columns = sorted(names)
+    mixed[:, columns] = X[own][:, columns]
+    return mixed
+
 
 # Samples at which a function is asked, and how many others lend each of them an entry.
 ASKED, LENT = 200, 8

@@ -1,9 +1,6 @@
 """Kernels are values: made from hyperparameters, called with data, composed with ``+`` and ``*``."""
 
 # Names for the rooms below, which are no part of the room's pages.
-from representer.kernels.advice import refuse_non_numbers as refuse_non_numbers
-from representer.kernels.advice import refuse_pictures as refuse_pictures
-from representer.kernels.advice import refuse_unordered as refuse_unordered
 from representer.kernels.alignments import Edit, Subsequence
 from representer.kernels.bags import Match, MeanMap
 from representer.kernels.base import (
@@ -24,32 +21,50 @@ from representer.kernels.base import (
 )
 from representer.kernels.base import prepare_for_each as prepare_for_each
 from representer.kernels.base import views as views
-from representer.kernels.columns import Columns
 from representer.kernels.curves import Functional
-from representer.kernels.families import FeatureKind as FeatureKind
-from representer.kernels.families import family
-from representer.kernels.fingerprints import MinMax, Overlap, Tanimoto
-from representer.kernels.graph_kernels import GraKeL, RandomWalk, ShortestPath, VertexHistogram, WeisfeilerLehman
-from representer.kernels.graphs import Graph, as_graph, is_graph
+from representer.kernels.graphs import (
+    GraKeL,
+    Graph,
+    RandomWalk,
+    ShortestPath,
+    VertexHistogram,
+    WeisfeilerLehman,
+    as_graph,
+    is_graph,
+)
 from representer.kernels.learned import Mapped, Neural, Pullback, seen_inside
 from representer.kernels.learned import Training as Training
 from representer.kernels.learned import has_statistics as has_statistics
 from representer.kernels.learned import in_training as in_training
 from representer.kernels.learned import with_statistics as with_statistics
-from representer.kernels.molecules import Fingerprint, Molecule, are_smiles, as_molecules, is_molecule, morgan
-from representer.kernels.names import NAMES, as_kernel
+from representer.kernels.molecules import (
+    Fingerprint,
+    MinMax,
+    Molecule,
+    Overlap,
+    Tanimoto,
+    are_smiles,
+    as_molecules,
+    is_molecule,
+    morgan,
+)
+from representer.kernels.named import FAMILIES, NAMES, Stack, as_kernel, is_several
 from representer.kernels.objects import Callable, Delta, Precomputed
 from representer.kernels.parallel import Parallel, pairwise_blocks
 from representer.kernels.sequences import Positionwise, SoftAlignment, SoftSubsequence
-from representer.kernels.stack import FAMILIES, Stack, is_several
 from representer.kernels.strings import Mismatch, Spectrum, WeightedDegree, coded, one_kind
-from representer.kernels.suggest import Finding, Suggestion, are_vectors, is_frame, suggest
+from representer.kernels.suggest import FeatureKind as FeatureKind
+from representer.kernels.suggest import Finding, Suggestion, are_vectors, family, is_frame, suggest
 from representer.kernels.suggest import kernels_of as kernels_of
 from representer.kernels.suggest import one_kernel as one_kernel
+from representer.kernels.suggest import refuse_non_numbers as refuse_non_numbers
+from representer.kernels.suggest import refuse_pictures as refuse_pictures
+from representer.kernels.suggest import refuse_unordered as refuse_unordered
 from representer.kernels.suggest import single_kernel as single_kernel
 from representer.kernels.suggest import stack_of as stack_of
 from representer.kernels.tables import (
     Category,
+    Columns,
     Date,
     Encoding,
     Missing,

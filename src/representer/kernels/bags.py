@@ -15,7 +15,7 @@ from scipy import sparse
 from torch import Tensor
 
 from representer.kernels.base import Columns, Domain, ExplicitFeatures, Kernel
-from representer.kernels.names import as_kernel
+from representer.kernels.named import as_kernel
 from representer.kernels.vectors import Linear, Radial
 from representer.linalg import BLOCK_BYTES, combine, require_gram
 from representer.samples import Data, as_list, is_single, same_features, take

@@ -1,18 +1,55 @@
-"""Labelled graphs: a light record, what converts to it, and many graphs as one set of arrays."""
+"""Labelled graphs, and kernels that count what two of them have in common: labels, subtrees, shortest paths, walks.
+
+The data are sequences of graphs: ``Graph`` records, undirected networkx graphs or RDKit molecules, also mixed. An
+unlabelled graph is one whose nodes (edges) all have the same label, None. A graph without nodes has no features: its
+kernel with every graph is 0. All kernels are the same for isomorphic graphs.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+import warnings
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain, pairwise
-from typing import Any
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+import torch
 from scipy import sparse
+from torch import Tensor
 
+from representer.kernels.base import (
+    Columns,
+    CountingKernel,
+    Domain,
+    ExplicitFeatures,
+    ExplicitKernel,
+    Kernel,
+    inner_products,
+    squared_norms,
+    with_derivative,
+)
 from representer.kernels.objects import as_label
+from representer.linalg import conjugate_gradient
 from representer.samples import Data, as_list, first_positions
+from representer.values import (
+    NONE,
+    WHOLE,
+    Below,
+    Hyperparameter,
+    Positive,
+    Rule,
+    Setting,
+    Word,
+    instance_of,
+    is_real,
+    number,
+    one_of,
+    per_row,
+)
 
 # A graph with more edges or nodes than this is summarised in its repr.
 REPR_LIMIT = 1000
@@ -133,10 +170,10 @@ def _once(
     if labels is None:
         return unique, (None,) * len(unique)
     own = tuple(labels[i] for i in first.tolist())
-    for place, number in enumerate(inverse.tolist()):
-        if labels[place] != own[number]:
+    for place, index in enumerate(inverse.tolist()):
+        if labels[place] != own[index]:
             raise ValueError(
-                f"The edge {tuple(unique[number].tolist())} is given twice, with the labels {own[number]!r} and "
+                f"The edge {tuple(unique[index].tolist())} is given twice, with the labels {own[index]!r} and "
                 f"{labels[place]!r}. Edges have no direction: give one label."
             )
     return unique, own
@@ -326,3 +363,531 @@ def _codes(labels: Iterable[Hashable]) -> tuple[np.ndarray, list[Hashable]]:
     numbers: dict[Hashable, int] = {}
     codes = np.array([numbers.setdefault(label, len(numbers)) for label in labels], dtype=np.int64)
     return codes, list(numbers)
+
+
+# The number of a feature: a new one if it has none, or a negative one if it may not get any.
+Numbering = Callable[[Hashable], int]
+# Packed codes stay below this, so that no product overflows.
+MAX_CODE = 2**62
+# About so many pairs of nodes are searched for shortest paths at once.
+BLOCK_PAIRS = 2**22
+# A learned decay stays below this share of what the graphs allow: beyond, conjugate gradients become slow.
+SAFE_SHARE = 0.9
+# A learned decay starts from this share of its limit.
+START_SHARE = 0.5
+# Pairs of nodes that are treated at once: a few vectors of them fit in the cache.
+WALK_PAIRS = 2**17
+ROUNDING = 1e-9
+
+
+class VertexHistogram(CountingKernel):
+    """k(G, H) = Σ_a #{nodes of G with label a} · #{nodes of H with label a}; edges do not matter.
+
+    An unlabelled graph has one label, so that k is the product of the numbers of nodes.
+
+    Examples
+    --------
+    >>> from representer.kernels import VertexHistogram
+    >>> from representer.kernels import Graph
+    >>> ethanol = Graph([(0, 1), (1, 2)], node_labels=["C", "C", "O"])
+    >>> water = Graph(node_labels=["O"])
+    >>> VertexHistogram()([ethanol, water]).tolist()
+    [[5.0, 1.0], [1.0, 1.0]]
+    """
+
+    def prepare(self, X: Data) -> list[Graph]:
+        """The graphs as a list of ``Graph`` records."""
+        return check_graphs(X, "VertexHistogram")
+
+    def _counts(self, X: Sequence[Graph]) -> Iterable[Mapping[Hashable, float]]:
+        return (Counter(as_graph(graph).node_labels) for graph in X)
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Counts (n_graphs, q), and how their columns get the numbers that they have in other features."""
+
+    matrix: sparse.csr_array
+    numbers: Callable[[Numbering], list[int]]
+
+
+class GraphFeatures(ExplicitKernel, ABC):
+    """A kernel that counts in all graphs at once; a subclass gives the table of counts.
+
+    Only ``explicit_features`` needs to say what a column means: the graphs of one Gram matrix are counted together, in
+    columns that need no name.
+    """
+
+    @abstractmethod
+    def _table(self, graphs: Union) -> Counts:
+        """The table of counts of these graphs."""
+
+    def prepare(self, X: Data) -> list[Graph]:
+        """The graphs as a list of ``Graph`` records."""
+        return check_graphs(X, type(self).__name__)
+
+    def _explicit_features(self, X: Sequence[Graph], columns: Columns | None = None) -> ExplicitFeatures:
+        table = self._table(union(X))
+        names = dict(columns or {})
+        if columns is None:
+            numbers = table.numbers(lambda feature: names.setdefault(feature, len(names)))
+        else:
+            numbers = table.numbers(lambda feature: names.get(feature, -1))
+        counts = table.matrix.tocoo()
+        column = np.array(numbers, dtype=int)[counts.col]
+        named = column >= 0
+        entries = counts.data[named], (counts.row[named], column[named])
+        return ExplicitFeatures(sparse.csr_array(entries, shape=(len(X), len(names))), names)
+
+    def _gram(self, X: Sequence[Graph], Y: Sequence[Graph] | None) -> Tensor:
+        matrix = self._table(union(X if Y is None else [*X, *Y])).matrix
+        return inner_products(matrix[: len(X)], None if Y is None else matrix[len(X) :])
+
+    def _diag(self, X: Sequence[Graph]) -> Tensor:
+        return squared_norms(self._table(union(X)).matrix)
+
+
+def histogram(rows: np.ndarray, columns: np.ndarray, shape: tuple[int, int]) -> sparse.csr_array:
+    """The number of times that each pair (row, column) occurs."""
+    return sparse.coo_array((np.ones(len(rows)), (rows, columns)), shape=shape).tocsr()
+
+
+# -- Weisfeiler-Lehman ------------------------------------------------------------------------------------------------
+class WeisfeilerLehman(GraphFeatures):
+    """k(G, H) = Σ_{h ≤ iterations} Σ_a c_{h,a}(G) · c_{h,a}(H); c_{h,a} counts nodes with the label a after h steps.
+
+    In each step the new label of a node is its old one together with the multiset of the old labels of its neighbours,
+    each with the label of the edge to it. So h steps tell the subtree patterns of height h apart (Shervashidze et al.
+    2011). Unlabelled edges make it the usual kernel on node labels; after one step unlabelled nodes differ by degree.
+
+    Parameters
+    ----------
+    iterations : int
+        The number of steps, 0 or more. With 0 it is ``VertexHistogram``.
+    form : "subtree" or "assignment"
+        ``"assignment"`` has min(c_{h,a}(G), c_{h,a}(H)) in place of the product: the value of the best one-to-one
+        assignment of nodes to nodes, where two nodes score once for each h at which they have the same label (Kriege et
+        al. 2016).
+
+    Examples
+    --------
+    >>> from representer.kernels import WeisfeilerLehman
+    >>> from representer.kernels import Graph
+    >>> path = Graph([(0, 1), (1, 2)])
+    >>> triangle = Graph([(0, 1), (1, 2), (2, 0)])
+    >>> WeisfeilerLehman(iterations=1)([path, triangle]).tolist()
+    [[14.0, 12.0], [12.0, 18.0]]
+    >>> WeisfeilerLehman(iterations=1, form="assignment")([path, triangle]).tolist()
+    [[6.0, 4.0], [4.0, 6.0]]
+    """
+
+    rules = {"iterations": WHOLE, "form": one_of("subtree") | one_of("assignment")}
+
+    def __init__(self, iterations: int = 5, form: Literal["subtree", "assignment"] = "subtree"):
+        self.iterations = iterations
+        self.form = form
+
+    def _table(self, graphs: Union) -> Counts:
+        levels, before, size = [graphs.nodes], 0, len(graphs.node_labels)
+        for _ in range(int(self.iterations)):
+            refined, distinct = refine(graphs, levels[-1] - before, size - before)
+            levels.append(refined + size)  # numbers go on from one level to the next
+            before, size = size, size + distinct
+        rows = np.tile(graphs.graph, len(levels))
+        matrix = histogram(rows, np.concatenate(levels), (graphs.n_graphs, size))
+        table = Counts(matrix, lambda numbering: _number_subtrees(graphs, levels, size, numbering))
+        return _unary(table) if self.form == "assignment" else table
+
+
+def refine(graphs: Union, labels: np.ndarray, n_labels: int) -> tuple[np.ndarray, int]:
+    """New labels 0, 1, … that tell nodes apart by label and multiset of (edge, neighbour) labels; their number.
+
+    Exact: no hashing. Nodes of one degree are the rows of a matrix, whose columns are packed into one number each as
+    long as they fit, and replaced by their ranks when they do not.
+    """
+    base = n_labels * max(len(graphs.edge_labels), 1)
+    around = graphs.arcs * n_labels + labels[graphs.targets]
+    around = np.sort(graphs.sources * base + around) - graphs.sources * base  # sorted within each source
+    degrees = np.bincount(graphs.sources, minlength=graphs.size)
+    first = np.cumsum(degrees) - degrees
+    refined, total = np.empty_like(labels), 0
+    for degree in np.unique(degrees):
+        nodes = np.flatnonzero(degrees == degree)
+        packed, span = labels[nodes], n_labels
+        for k in range(degree):
+            if span > MAX_CODE // base:
+                distinct, packed = np.unique(packed, return_inverse=True)
+                span = len(distinct)
+            packed = packed * base + around[first[nodes] + k]
+            span *= base
+        distinct, ranks = np.unique(packed, return_inverse=True)
+        refined[nodes] = total + ranks
+        total += len(distinct)
+    return refined, total
+
+
+def _number_subtrees(graphs: Union, levels: list[np.ndarray], size: int, numbering: Numbering) -> list[int]:
+    """The numbers of subtrees, each named by those of its root and branches one level before, which no other shares."""
+    numbers = [-1] * size
+    sources, targets, arcs = graphs.sources, graphs.targets.tolist(), graphs.arcs.tolist()
+    first = np.searchsorted(sources, np.arange(graphs.size + 1)).tolist()
+    for h, labels in enumerate(levels):
+        distinct, nodes = np.unique(labels, return_index=True)
+        before = levels[h - 1].tolist()
+        for code, node in zip(distinct.tolist(), nodes.tolist(), strict=True):
+            if h == 0:
+                numbers[code] = numbering((graphs.node_labels[graphs.nodes[node]],))
+                continue
+            branches = [
+                (graphs.edge_labels[arcs[a]], numbers[before[targets[a]]]) for a in range(first[node], first[node + 1])
+            ]
+            root = numbers[before[node]]
+            if root >= 0 and all(number >= 0 for _, number in branches):
+                numbers[code] = numbering((root, frozenset(Counter(branches).items())))
+    return numbers
+
+
+def _unary(table: Counts) -> Counts:
+    """The table with c features of value 1 for a count c, so that the inner product of two is their minimum."""
+    counts = table.matrix.tocoo()
+    repeats = counts.data.astype(int)
+    widths = np.zeros(table.matrix.shape[1], dtype=int)
+    np.maximum.at(widths, counts.col, repeats)
+    first = np.cumsum(widths) - widths
+    ranks = np.arange(repeats.sum()) - np.repeat(np.cumsum(repeats) - repeats, repeats)
+    columns = np.repeat(first[counts.col], repeats) + ranks
+    matrix = histogram(np.repeat(counts.row, repeats), columns, (counts.shape[0], int(widths.sum())))
+
+    def numbers(numbering: Numbering) -> list[int]:
+        """The numbers of all units; the first unit of a feature has the name of the feature."""
+        units = []
+        for feature, width in zip(table.numbers(numbering), widths.tolist(), strict=True):
+            rest = (numbering((feature, unit)) if feature >= 0 else -1 for unit in range(1, width))
+            units += [feature, *rest]
+        return units
+
+    return Counts(matrix, numbers)
+
+
+# -- shortest paths ---------------------------------------------------------------------------------------------------
+class ShortestPath(GraphFeatures):
+    """k(G, H) = Σ_{a,b,d} c_{a,b,d}(G) · c_{a,b,d}(H); c counts the pairs of nodes with the labels a, b at distance d.
+
+    The distance is the number of edges of a shortest path. Both orders of two nodes count, a node with itself and nodes
+    without a path do not, and edge labels do not matter (Borgwardt & Kriegel 2005, counted as in GraKeL).
+
+    Examples
+    --------
+    >>> from representer.kernels import ShortestPath
+    >>> from representer.kernels import Graph
+    >>> path = Graph([(0, 1), (1, 2)])
+    >>> triangle = Graph([(0, 1), (1, 2), (2, 0)])
+    >>> ShortestPath()([path, triangle]).tolist()
+    [[20.0, 24.0], [24.0, 36.0]]
+    """
+
+    def _table(self, graphs: Union) -> Counts:
+        size = max(len(graphs.node_labels), 1)
+        counts = [sparse.coo_array((graphs.n_graphs, 0))]
+        for sources, targets, distance in _pairs_by_distance(graphs):
+            codes = (distance * size + graphs.nodes[sources]) * size + graphs.nodes[targets]
+            shape = (graphs.n_graphs, (distance + 1) * size**2)
+            counts.append(histogram(graphs.graph[sources], codes, shape).tocoo())
+        rows, codes, values = (
+            np.concatenate([getattr(table, name) for table in counts]) for name in ("row", "col", "data")
+        )
+        distinct, columns = np.unique(codes, return_inverse=True)
+        matrix = sparse.csr_array((values, (rows, columns)), shape=(graphs.n_graphs, len(distinct)))
+        labels = graphs.node_labels
+
+        def numbers(numbering: Numbering) -> list[int]:
+            pairs, distances = distinct % size**2, distinct // size**2
+            named = zip((pairs // size).tolist(), (pairs % size).tolist(), distances.tolist(), strict=True)
+            return [numbering((labels[a], labels[b], distance)) for a, b, distance in named]
+
+        return Counts(matrix, numbers)
+
+
+def _pairs_by_distance(graphs: Union) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
+    """Ordered pairs of nodes and their distance, 1 or more: breadth-first searches from many nodes at once."""
+    adjacency, itself = graphs.adjacency(), sparse.eye_array(graphs.size, format="csr")
+    sizes = np.bincount(graphs.graph, minlength=graphs.n_graphs)
+    for first, last in runs(sizes[graphs.graph], BLOCK_PAIRS):
+        distance, here = 0, itself[first:last]
+        before = here * 0.0
+        while here.nnz:
+            # A step from distance d leads to d − 1, d or d + 1.
+            reached = here @ adjacency
+            reached.data[:] = 1.0
+            before, here = here, reached - reached * (before + here)
+            here.eliminate_zeros()
+            distance += 1
+            pairs = here.tocoo()
+            yield first + pairs.row, pairs.col, distance
+
+
+# -- random walks ------------------------------------------------------------------------------------------------------
+class RandomWalk(Kernel):
+    """k(G, H) = 1ᵀ(I − decay·A)⁻¹1 = Σ_ℓ decay^ℓ · #{pairs of walks of length ℓ, in G and in H, with the same labels}.
+
+    A is the adjacency matrix of the product graph: its nodes are the pairs of nodes of G and H with equal labels, and
+    two pairs are adjacent if both their nodes are, by edges with equal labels. Walks may start and end anywhere and are
+    not weighted (Gärtner et al. 2003). The sum must converge: decay · ρ(G) · ρ(H) < 1 with ρ the largest eigenvalue of
+    a graph's adjacency matrix, which is at most its largest degree; otherwise a ValueError says what is allowed.
+
+    Parameters
+    ----------
+    decay : float or "auto"
+        The weight of a step. ``"auto"`` learns it, starting from half of the limit.
+    limit : float, optional
+        What a learned decay stays below. None: the graphs it is learned on decide it, 0.9 / max ρ². If graphs with a
+        larger ρ may come later, choose 1 / Δ², which allows all graphs whose nodes have at most Δ neighbours.
+
+    Examples
+    --------
+    >>> from representer.kernels import RandomWalk
+    >>> from representer.kernels import Graph
+    >>> edge = Graph([(0, 1)], node_labels=["C", "O"])
+    >>> RandomWalk(decay=0.5)([edge]).tolist()
+    [[4.0]]
+    """
+
+    domain: Domain = "objects"
+    hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {
+        "decay": Hyperparameter(
+            Positive(), {"auto": Word(lambda X: torch.tensor(START_SHARE * _limit(X)), learned=True)}, scalar=True
+        )
+    }
+
+    rules = {"limit": NONE | Rule("a positive number", lambda limit: is_real(limit) and 0 < limit < float("inf"))}
+
+    def __init__(self, decay: Setting = "auto", limit: float | None = None):
+        self.decay = decay
+        self.limit = limit
+
+    def _own_specification(self, name: str) -> Hyperparameter:
+        """The specification of a decay that, while it is learned, stays below the limit."""
+        own = super()._own_specification(name)
+        return own if self.limit is None else replace(own, constraint=Below(limit=float(self.limit)))
+
+    def _resolve(self, X: Sequence[Graph]) -> Self:
+        resolved = super()._resolve(X)
+        if isinstance(self.decay, str):
+            resolved.limit = _limit(X) if self.limit is None else self.limit
+            resolved.decay = START_SHARE * resolved.limit
+        return resolved
+
+    def prepare(self, X: Data) -> list[Graph]:
+        """The graphs as a list of ``Graph`` records."""
+        return check_graphs(X, "RandomWalk")
+
+    def _gram(self, X: Sequence[Graph], Y: Sequence[Graph] | None) -> Tensor:
+        graphs = union(X if Y is None else [*X, *Y])
+        n, end = len(X), graphs.n_graphs
+        sizes = np.bincount(graphs.graph, minlength=end)[:n]
+        skipped = 0 if Y is None else n  # the graphs that are in rows only
+
+        def walks(decay: float, slope: bool) -> list[Tensor]:
+            grams = [torch.zeros(n, end - skipped, dtype=torch.float64) for _ in range(1 + slope)]
+            for a, b in runs(sizes, WALK_PAIRS // max(1, graphs.size)):
+                first = a if Y is None else n  # of k(X), one half is the mirror image of the other
+                blocks = _common_walks(graphs.between(a, b), graphs.between(first, end), decay, slope)
+                for gram, block in zip(grams, blocks, strict=True):
+                    gram[a:b, first - skipped :] = block
+                    if Y is None:
+                        gram[a:, a:b] = block.mT
+            return grams
+
+        decay = number(self, "decay")
+        _check_decay(float(decay.detach().max()), graphs, skipped)
+        return with_derivative(walks, decay)
+
+    def _diag(self, X: Sequence[Graph]) -> Tensor:
+        graphs = union(X)
+
+        def walks(decay: float, slope: bool) -> list[Tensor]:
+            members = [graphs.between(i, i + 1) for i in range(len(X))]
+            each = [torch.cat(_common_walks(member, member, decay, slope)).reshape(-1) for member in members]
+            return list(torch.stack(each, dim=-1))
+
+        decay = per_row(number(self, "decay"))
+        _check_decay(float(decay.detach().max()), graphs, 0)
+        return with_derivative(walks, decay)
+
+
+# -- the product graph ------------------------------------------------------------------------------------------------
+def _common_walks(rows: Union, columns: Union, decay: float, slope: bool) -> list[Tensor]:
+    """The kernel of all pairs of graphs, and with ``slope`` its derivative xᵀAx, where (I − decay·A) x = 1.
+
+    One system for all pairs: x is a matrix over nodes of ``rows`` × nodes of ``columns``, zero where labels differ, and
+    A x = Σ_e A_e x B_e over the edge labels e. Its eigenvalues are those of the pairs', so that it takes no more steps.
+    """
+    equal = torch.from_numpy((rows.nodes[:, None] == columns.nodes[None, :]).astype(np.float64))
+    shared = np.intersect1d(rows.arcs, columns.arcs)
+    adjacencies = [(rows.adjacency(rows.arcs == e), columns.adjacency(columns.arcs == e)) for e in shared]
+
+    def step(x: Tensor) -> Tensor:
+        image = np.zeros(x.shape)
+        for left, right in adjacencies:
+            image += left @ (right @ x.numpy().T).T
+        return torch.from_numpy(image).mul_(equal)
+
+    # The derivative xᵀAx is off by the error of x. So is 1ᵀx; but with the residual r = 1 − (I − decay·A) x, the sum
+    # xᵀ(1 + r) is off by the square of that error only.
+    x = conjugate_gradient(
+        lambda p: p - decay * step(p), equal, tol=1e-12 if slope else 1e-8, name="a random walk kernel"
+    )
+    image = step(x)
+    residual = equal - x + decay * image
+    sums = [x * (equal + residual), x * image] if slope else [x * (equal + residual)]
+    return [_sums(matrix, rows, columns) for matrix in sums]
+
+
+def _sums(matrix: Tensor, rows: Union, columns: Union) -> Tensor:
+    """The sum over the nodes of each pair of graphs."""
+    left, right = (
+        sparse.csr_array((np.ones(u.size), (u.graph, np.arange(u.size))), shape=(u.n_graphs, u.size))
+        for u in (rows, columns)
+    )
+    return torch.from_numpy((right @ (left @ matrix.numpy()).T).T.copy())
+
+
+# -- convergence ------------------------------------------------------------------------------------------------------
+def _radii(graphs: Union) -> np.ndarray:
+    """The largest eigenvalue of each adjacency matrix, of all graphs of one size at once."""
+    sizes = np.bincount(graphs.graph, minlength=graphs.n_graphs)
+    starts = np.cumsum(sizes) - sizes
+    owner = graphs.graph[graphs.sources]
+    radii = np.zeros(graphs.n_graphs)
+    for size in np.unique(sizes[sizes > 0]):
+        members = np.flatnonzero(sizes == size)
+        arcs = np.flatnonzero(sizes[owner] == size)
+        place, shift = np.searchsorted(members, owner[arcs]), starts[owner[arcs]]
+        dense = np.zeros((len(members), size, size))
+        dense[place, graphs.sources[arcs] - shift, graphs.targets[arcs] - shift] = 1.0
+        radii[members] = np.linalg.eigvalsh(dense)[:, -1]
+    return radii
+
+
+def _limit(X: Sequence[Graph]) -> float:
+    """The limit that a decay learned on these graphs stays below."""
+    largest = float(_radii(union(X)).max())
+    return SAFE_SHARE / max(largest, 1.0) ** 2
+
+
+def _check_decay(decay: float, graphs: Union, split: int) -> None:
+    """Refuse a decay for which the walks of some pair of graphs (before and from ``split`` on) have no finite sum."""
+    degrees = np.bincount(graphs.sources, minlength=graphs.size)
+    if decay * int(degrees.max(initial=0)) ** 2 < 1.0:
+        return
+    radii = _radii(graphs)
+    left, right = (radii[:split], radii[split:]) if split else (radii, radii)
+    if decay * left.max() * right.max() >= 1.0 - ROUNDING:
+        i, j = int(left.argmax()), int(right.argmax())
+        raise ValueError(
+            f"decay={decay:.6g} of RandomWalk is too large: for graph {i} of X and graph {j} of {'Y' if split else 'X'}"
+            f", whose adjacency matrices have the largest eigenvalues {left.max():.4g} and {right.max():.4g}, the sum "
+            f"over walks converges only below 1 / (their product) = {1.0 / (left.max() * right.max()):.6g}. Choose a "
+            "smaller decay, for all graphs with at most Δ neighbours below 1 / Δ²."
+        )
+
+
+class GraKeL(Kernel):
+    """A graph kernel of the GraKeL library, by its name there; needs the extra ``graphs``.
+
+    Use ``VertexHistogram``, ``WeisfeilerLehman``, ``ShortestPath`` and ``RandomWalk`` where they do: they are faster,
+    and know edge labels. Not all kernels of GraKeL are fixed functions of two graphs: some sample (give a
+    ``random_state`` among the options), some depend on the graphs that they are fitted to. An unlabelled graph has the
+    label 0 everywhere.
+
+    Parameters
+    ----------
+    name : str or list of str
+        As in ``grakel.GraphKernel``: ``"propagation"``, ``"graphlet_sampling"``, ``"neighborhood_hash"`` …; a list ends
+        with the base kernel of a framework, as ``["weisfeiler_lehman", "shortest_path"]``.
+    options : dict, optional
+        The arguments of that kernel (of the first, if ``name`` is a list). Not ``normalize``: that is
+        ``GraKeL(…).normalized()``.
+
+    Examples
+    --------
+    >>> from representer.kernels import GraKeL
+    >>> GraKeL("graphlet_sampling", {"k": 3, "random_state": 0})
+    GraKeL(name='graphlet_sampling', options={'k': 3, 'random_state': 0})
+    """
+
+    domain: Domain = "objects"
+    rules = {
+        "name": Rule(
+            "a str or a list of str",
+            lambda names: (
+                isinstance(names, str | list | tuple) and bool(names) and all(isinstance(n, str) for n in names)
+            ),
+        ),
+        "options": instance_of("a dict", Mapping) | NONE,
+    }
+
+    def __init__(self, name: str | list[str], options: dict[str, object] | None = None):
+        self.name = name
+        self.options = options
+
+    def check_hyperparameters(self) -> None:
+        """Refuse a name or options of the wrong type; GraKeL itself knows which there are."""
+        super().check_hyperparameters()
+        if "normalize" in (self.options or {}):
+            raise ValueError("GraKeL takes no option 'normalize'. Write GraKeL(…).normalized().")
+
+    def prepare(self, X: Data) -> list[Graph]:
+        """The graphs as a list; GraKeL has no place for a graph without nodes."""
+        items = check_graphs(X, "GraKeL")
+        empty = [i for i, item in enumerate(items) if item.n_nodes == 0]
+        if empty:
+            raise ValueError(
+                f"GraKeL takes no graphs without nodes; got some at position {first_positions(empty)} ({len(empty)} of "
+                f"{len(items)}). Leave them out."
+            )
+        return items
+
+    def _kernel(self) -> Any:
+        """A new kernel of GraKeL, because each keeps what it was fitted to."""
+        try:
+            from grakel import GraphKernel
+        except ImportError as error:
+            raise ModuleNotFoundError(
+                'GraKeL(…) needs the package grakel: pip install "representer[graphs]".', name="grakel"
+            ) from error
+        first, *rest = [self.name] if isinstance(self.name, str) else self.name
+        return GraphKernel([{"name": first, **(self.options or {})}, *rest])
+
+    def _gram(self, X: Sequence[Graph], Y: Sequence[Graph] | None) -> Tensor:
+        with warnings.catch_warnings():  # some of its kernels change the filters for the whole process
+            kernel = self._kernel()
+            try:
+                if Y is None:
+                    gram = kernel.fit_transform(_translated(X))
+                else:
+                    gram = kernel.fit(_translated(Y)).transform(_translated(X))
+            except Exception as error:  # whatever that library raises
+                raise ValueError(
+                    f"GraKeL's {self.name!r} failed on these graphs ({type(error).__name__}: {error}). Some of its "
+                    "kernels take other labels than these (vectors, for graph_hopper and multiscale_laplacian), or "
+                    "options: see its documentation."
+                ) from error
+        return torch.from_numpy(np.array(gram, dtype=np.float64))
+
+    def _diag(self, X: Sequence[Graph]) -> Tensor:
+        return self._gram(X, None).diagonal().clone()  # some of its kernels depend on the other graphs
+
+
+def _translated(X: Sequence[Graph]) -> list[list[object]]:
+    """The graphs as GraKeL takes them: neighbours, node labels, edge labels in both directions; 0 for no label."""
+    translated: list[list[object]] = []
+    for graph in X:
+        neighbours: dict[int, dict[int, float]] = {node: {} for node in range(graph.n_nodes)}
+        labels = {}
+        for (u, v), label in zip(graph.edges.tolist(), graph.edge_labels, strict=True):
+            neighbours[u][v] = neighbours[v][u] = 1.0
+            labels[u, v] = labels[v, u] = 0 if label is None else label
+        nodes = {node: 0 if label is None else label for node, label in enumerate(graph.node_labels)}
+        translated.append([neighbours, nodes, labels])
+    return translated

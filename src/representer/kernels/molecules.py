@@ -1,4 +1,4 @@
-"""Kernels of molecules: SMILES or RDKit molecules, compared by the substructures that they share."""
+"""Kernels of fingerprints, dense, sparse or bit-packed, and of molecules: the substructures that two of them share."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import functools
 import importlib.util
 import re
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from types import ModuleType
@@ -13,12 +14,285 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy import sparse
 from torch import Tensor
 
 from representer.kernels.base import Domain, Kernel
-from representer.kernels.fingerprints import MinMax
-from representer.samples import Data, SparseRows, as_items, is_single
+from representer.linalg import BLOCK_BYTES, combine, row_blocks
+from representer.samples import Data, SparseRows, as_items, as_vectors, is_single, same_features
 from representer.values import is_count, is_whole
+
+# Blocks of the Gram matrix whose temporaries stay in the cache.
+BLOCK_ROWS, BLOCK_COLUMNS = 256, 1024
+# Beyond this share of non-zero entries, a dense product of single precision beats one of sparse integers.
+DENSE_SHARE = 0.25
+# With more columns than this, those that occur on one side only are dropped.
+MANY_COLUMNS = 2**14
+# Counts are written as bits if there are at most this many for each entry of the matrix.
+MANY_BITS = 8
+
+
+class Overlap(Kernel, ABC):
+    """k(x, y) = s(x, y) / (s(x, x) + s(y, y) − s(x, y)), with s the common content; two empty objects are equal (1)."""
+
+    bounded = True
+    takes_sparse = True
+
+    @abstractmethod
+    def _common(self, X: Tensor, Y: Tensor) -> Tensor:
+        """The common content s(x_i, y_j) of dense vectors."""
+
+    @abstractmethod
+    def _content(self, X: Tensor) -> Tensor:
+        """The content s(x_i, x_i) of dense vectors."""
+
+    @abstractmethod
+    def _units(self, X: SparseRows) -> sparse.csr_array | None:
+        """Sparse vectors whose inner products are s, if there are such of a reasonable size."""
+
+    def prepare(self, X: Data) -> Tensor | SparseRows | np.ndarray:
+        """The vectors as a tensor, or as a sparse matrix with a length; all numbers are finite."""
+        return _as_rows(X) if sparse.issparse(X) else as_vectors(X)
+
+    def _gram(self, X: Data, Y: Data | None) -> Tensor:
+        other = X if Y is None else Y
+        if X.shape[-1] != other.shape[-1]:
+            raise ValueError(f"X has {X.shape[-1]} features, but Y has {other.shape[-1]}: they must be the same.")
+        left = self._as_units(X)
+        right = left if Y is None or left is None else self._as_units(Y)
+        if left is None or right is None:
+            return self._dense(*same_features(_as_tensor(X), _as_tensor(other)))
+        dtypes = {data.dtype for data in (X, other) if isinstance(data, Tensor)}
+        return overlap(left, right, torch.float32 if dtypes == {torch.float32} else torch.float64)
+
+    def _as_units(self, X: Data) -> sparse.csr_array | None:
+        """Sparse vectors whose inner products are s, of dense or sparse data, or None."""
+        if isinstance(X, Tensor):
+            rows = _few_integers(X)
+            return None if rows is None else self._units(rows)
+        return self._units(X)
+
+    def _dense(self, X: Tensor, Y: Tensor) -> Tensor:
+        """The Gram matrix of dense vectors, differentiable."""
+        common = self._common(X, Y)
+        union = self._content(X)[..., :, None] + self._content(Y)[..., None, :]
+        union = combine("sub", union, common)
+        empty = union <= 0
+        if common.requires_grad:
+            return (common / union.masked_fill(empty, 1.0)).masked_fill(empty, 1.0)
+        return common.div_(union.masked_fill_(empty, 1.0)).masked_fill_(empty, 1.0)
+
+    def _diag(self, X: Data) -> Tensor:
+        if isinstance(X, Tensor):
+            return torch.ones(X.shape[:-1], dtype=X.dtype, device=X.device)
+        return torch.ones(len(X), dtype=torch.float64)
+
+
+class Tanimoto(Overlap):
+    """k(x, y) = xᵀy / (‖x‖² + ‖y‖² − xᵀy), for fingerprints; two vectors of zeros are equal (1).
+
+    On binary vectors it is the Jaccard similarity. It is positive semi-definite on all real vectors: the series
+    Σ_r (xᵀy)^r / (‖x‖² + ‖y‖²)^r is a sum of products of positive semi-definite functions. Sparse matrices of SciPy
+    are taken as they are.
+
+    Parameters
+    ----------
+    packed : bool
+        Are the bits packed into unsigned integers, as ``numpy.packbits`` does? The data are then an array of shape
+        (n_samples, n_integers) of uint8 … uint64.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from representer.kernels import Tanimoto
+    >>> bits = np.array([[1, 1, 0, 0], [1, 0, 1, 1]])
+    >>> Tanimoto()(bits).tolist()
+    [[1.0, 0.25], [0.25, 1.0]]
+    >>> Tanimoto(packed=True)(np.packbits(bits, axis=1)).tolist()
+    [[1.0, 0.25], [0.25, 1.0]]
+    """
+
+    def __init__(self, packed: bool = False):
+        self.packed = packed
+
+    @property
+    def domain(self) -> Domain:  # type: ignore[override]
+        """The kind of data: vectors, or, of packed bits, objects, to which no arithmetic applies."""
+        return "objects" if self.packed else "vectors"
+
+    def prepare(self, X: Data) -> Tensor | SparseRows | np.ndarray:
+        """The vectors as a tensor or a sparse matrix with a length; packed bits as unsigned integers."""
+        return _as_packed(X) if self.packed else super().prepare(X)
+
+    def _as_units(self, X: Data) -> sparse.csr_array | None:
+        return _unpacked(X) if self.packed else super()._as_units(X)
+
+    def _units(self, X: SparseRows) -> sparse.csr_array:
+        return X
+
+    def _common(self, X: Tensor, Y: Tensor) -> Tensor:
+        return X @ Y.mT
+
+    def _content(self, X: Tensor) -> Tensor:
+        return (X**2).sum(-1)
+
+
+class MinMax(Overlap):
+    """k(x, y) = Σ_j min(x_j, y_j) / Σ_j max(x_j, y_j), for counts x, y ≥ 0; two vectors of zeros are equal (1).
+
+    On binary vectors it is the Jaccard similarity, as is ``Tanimoto``; on counts it is that of multisets. Sparse
+    matrices of SciPy are taken as they are. It is positive semi-definite (Ralaivola et al., 2005).
+
+    Examples
+    --------
+    >>> from representer.kernels import MinMax
+    >>> MinMax()([[2, 1, 0], [1, 0, 3]]).tolist()
+    [[1.0, 0.16666666666666666], [0.16666666666666666, 1.0]]
+    """
+
+    def prepare(self, X: Data) -> Tensor | SparseRows | np.ndarray:
+        """The counts as a tensor, or as a sparse matrix with a length; they are finite and not negative."""
+        X = super().prepare(X)
+        entries = X.detach() if isinstance(X, Tensor) else X.data
+        if (entries < 0).any():
+            raise ValueError(
+                f"MinMax takes counts, which are not negative; the least entry is {float(entries.min()):.6g}. For real "
+                "vectors use Tanimoto."
+            )
+        return X
+
+    def _units(self, X: SparseRows) -> sparse.csr_array | None:
+        """The counts as bits: c is the first c of its column's, so that min(x, y) of them are common."""
+        most, total = X.data.max(initial=0), X.data.sum(dtype=np.float64)
+        if not _is_integral(X) or total > MANY_BITS * X.shape[0] * X.shape[1]:
+            return None
+        if most <= 1:
+            return X
+        counts = X.data.astype(np.int64)
+        starts = np.cumsum(counts) - counts
+        bit = np.arange(counts.sum()) - np.repeat(starts, counts)
+        columns = np.repeat(X.indices.astype(np.int64), counts) + X.shape[1] * bit
+        ends = np.concatenate([[0], np.cumsum(counts)])[X.indptr]
+        return sparse.csr_array((np.ones(len(bit)), columns, ends), shape=(len(X), X.shape[1] * int(most)))
+
+    def _common(self, X: Tensor, Y: Tensor) -> Tensor:
+        distance = torch.cdist(X, Y, p=1.0)
+        both = X.sum(-1)[..., :, None] + Y.sum(-1)[..., None, :]
+        return combine("mul", combine("sub", both, distance), distance.new_tensor(0.5))
+
+    def _content(self, X: Tensor) -> Tensor:
+        return X.sum(-1)
+
+
+# -- data -------------------------------------------------------------------------------------------------------------
+def _as_rows(X: sparse.sparray) -> SparseRows:
+    """A sparse matrix in canonical form, checked."""
+    if isinstance(X, SparseRows):
+        return X
+    if X.ndim != 2 or not all(X.shape):
+        raise ValueError(f"Expected a sparse matrix of at least one sample and one feature; got shape {X.shape}.")
+    if X.dtype.kind not in "biuf":
+        raise ValueError(f"Expected a sparse matrix of real numbers; got entries of type {X.dtype}.")
+    rows = SparseRows(X)
+    if not rows.has_canonical_format:
+        rows = rows.copy()  # the entries may be those of X
+        rows.sum_duplicates()
+    if not np.isfinite(rows.data).all():
+        entries = rows.tocoo()
+        first = int(np.flatnonzero(~np.isfinite(entries.data))[0])
+        row, column = entries.row[first], entries.col[first]
+        raise ValueError(f"The data contain NaN or infinity, first at row {row}, column {column}.")
+    return rows
+
+
+def _as_packed(X: Data) -> np.ndarray:
+    """Packed bits as an array, checked."""
+    array = X.detach().cpu().numpy() if isinstance(X, Tensor) else np.asarray(X)
+    if array.dtype.kind != "u" or array.ndim != 2 or not array.size:
+        raise ValueError(
+            "Tanimoto(packed=True) takes an array (n_samples, n_integers) of unsigned integers, such as "
+            f"numpy.packbits(bits, axis=1) gives; got {array.dtype} of shape {array.shape}."
+        )
+    return array
+
+
+def _unpacked(X: np.ndarray) -> sparse.csr_array:
+    """The bits of packed integers; their order within a sample does not matter as long as it is the same for all."""
+    bits = np.unpackbits(np.ascontiguousarray(X).view(np.uint8), axis=1)
+    return sparse.csr_array(bits.view(np.int8))
+
+
+def _few_integers(X: Tensor) -> SparseRows | None:
+    """The rows as a sparse matrix, if they are mostly empty, of integers, and no gradient is asked."""
+    if X.ndim != 2 or X.requires_grad or X.device.type != "cpu":
+        return None
+    array = X.numpy()
+    if np.count_nonzero(array) > DENSE_SHARE * array.size:
+        return None
+    rows = SparseRows(array)
+    return rows if _is_integral(rows) else None
+
+
+def _is_integral(rows: sparse.csr_array) -> bool:
+    """Are all entries integers, of whatever type?"""
+    return rows.dtype.kind in "biu" or np.array_equal(rows.data, np.rint(rows.data))
+
+
+def _as_tensor(X: Tensor | sparse.csr_array) -> Tensor:
+    """Dense or sparse vectors as a dense tensor."""
+    return X if isinstance(X, Tensor) else torch.from_numpy(X.toarray().astype(np.float64))
+
+
+# -- the Gram matrix --------------------------------------------------------------------------------------------------
+def overlap(left: sparse.csr_array, right: sparse.csr_array, dtype: torch.dtype) -> Tensor:
+    """The kernel xᵀy / (‖x‖² + ‖y‖² − xᵀy) of sparse rows, block by block; 1 for two empty rows.
+
+    One factor of a block's product is sparse and the other dense: few additions for each pair, all of them to
+    neighbours in memory. Integers are added in the shortest type that holds them.
+    """
+    contents = [(rows.astype(np.float64) ** 2).sum(axis=1) for rows in (left, right)]
+    dense = left.nnz > DENSE_SHARE * left.shape[0] * left.shape[1]
+    kind = _arithmetic(left, right, max(content.max() for content in contents), dense=dense)
+    left, right = _shared_columns(left.astype(kind), right.astype(kind))
+    left_content, right_content = (torch.from_numpy(content).to(dtype) for content in contents)
+    gram = torch.empty(left.shape[0], right.shape[0], dtype=dtype)
+    step = min(BLOCK_COLUMNS, max(1, BLOCK_BYTES // (8 * left.shape[1] + 1)))
+    for columns in row_blocks(right.shape[0], 1, step):
+        factor = right[columns].T.toarray(order="C")
+        for rows in row_blocks(left.shape[0], 1, BLOCK_ROWS):
+            product = (left[rows].toarray() if dense else left[rows]) @ factor
+            common = torch.from_numpy(product).to(dtype)
+            block = torch.add(left_content[rows, None], right_content[columns], out=gram[rows, columns])
+            torch.div(common, block.sub_(common), out=block)
+    empty = [torch.nonzero(content == 0)[:, 0] for content in (left_content, right_content)]
+    gram[empty[0][:, None], empty[1]] = 1.0
+    return gram
+
+
+def _arithmetic(left: sparse.csr_array, right: sparse.csr_array, largest: float, *, dense: bool) -> type:
+    """The fastest type in which inner products, none above the largest content, are exact; double for other numbers."""
+    if not (_is_integral(left) and _is_integral(right)) or largest >= 2**31:
+        return np.float64
+    if dense:
+        return np.float32 if largest < 2**24 else np.float64
+    return np.int16 if largest < 2**15 else np.int32
+
+
+def _shared_columns(left: sparse.csr_array, right: sparse.csr_array) -> tuple[sparse.csr_array, sparse.csr_array]:
+    """The columns that occur on both sides, if there are many: the others are in no product."""
+    if left.shape[1] == right.shape[1] <= MANY_COLUMNS:
+        return left, right
+    shared = np.intersect1d(left.indices, right.indices)
+    return _restricted(left, shared), _restricted(right, shared)
+
+
+def _restricted(rows: sparse.csr_array, columns: np.ndarray) -> sparse.csr_array:
+    """The rows in a few columns, without memory for all of them."""
+    inside = np.isin(rows.indices, columns)
+    ends = np.concatenate([[0], np.cumsum(inside)])[rows.indptr]
+    indices = np.searchsorted(columns, rows.indices[inside])
+    return sparse.csr_array((rows.data[inside], indices, ends), shape=(rows.shape[0], len(columns)))
+
 
 # An error names this many faulty molecules, and counts the others.
 SHOWN = 5

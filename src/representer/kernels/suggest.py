@@ -1,29 +1,40 @@
-"""Which kernel suits which data: a look at the samples, what they are taken for, and why."""
+"""Which kernels suit data, and why; and what to do with data that a kernel of numbers does not take."""
 
 from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from html import escape
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from scipy.sparse import issparse
 
-from representer.kernels.advice import refuse_non_numbers
+from representer.kernels.alignments import Subsequence
+from representer.kernels.bags import MeanMap
 from representer.kernels.base import Kernel
-from representer.kernels.columns import Columns
-from representer.kernels.families import FeatureKind, family
-from representer.kernels.graphs import is_graph
-from representer.kernels.molecules import has_rdkit, is_molecule, share_of_smiles
+from representer.kernels.curves import Functional
+from representer.kernels.graphs import ShortestPath, WeisfeilerLehman, is_graph
+from representer.kernels.learned import Neural
+from representer.kernels.molecules import (
+    MinMax,
+    Molecule,
+    Overlap,
+    Tanimoto,
+    are_smiles,
+    has_rdkit,
+    is_molecule,
+    share_of_smiles,
+)
+from representer.kernels.named import FAMILIES, Stack, as_kernel, is_several
 from representer.kernels.objects import Delta
-from representer.kernels.stack import FAMILIES, Stack, is_several
-from representer.kernels.strings import Spectrum, WeightedDegree
+from representer.kernels.strings import Mismatch, Spectrum, WeightedDegree
 from representer.kernels.tables import (
     Category,
+    Columns,
     Date,
     Encoding,
     Missing,
@@ -39,10 +50,233 @@ from representer.kernels.tables import (
     as_seconds_since_1970,
 )
 from representer.kernels.time_series import GlobalAlignment, Signature
-from representer.kernels.vectors import Gaussian, Laplacian, Linear
+from representer.kernels.vectors import Gaussian, Laplacian, Linear, Matern, Polynomial
 from representer.notices import warn
 from representer.samples import Column, Data, as_items, frame_columns, is_dask, is_missing, plain
-from representer.values import is_real
+from representer.values import Value, all_values, is_real
+
+# Kernels with a lengthscale for each feature join the family of vectors up to so many features.
+ARD_FEATURES = 40
+
+
+FeatureKind = Literal["frequencies", "sketch"]  # of random Fourier features, or of a sketch
+
+
+def _molecules() -> list[Kernel]:
+    """Substructures up to several radii, as they are counted and as they occur."""
+    return [Molecule(radius, counts=counts) for radius in (1, 2, 3) for counts in (True, False)]
+
+
+def _strings() -> list[Kernel]:
+    """Common substrings of several lengths, with a mismatch, and with gaps."""
+    members: list[Kernel] = [Spectrum(length) for length in (1, 2, 3, 5)]
+    members += [Mismatch(4, 1), Subsequence(3, 0.5)]
+    return [member.normalized() for member in members]
+
+
+def _graphs() -> list[Kernel]:
+    """Subtrees of several depths, and shortest paths."""
+    members: list[Kernel] = [WeisfeilerLehman(depth) for depth in (1, 2, 4)]
+    return [*(member.normalized() for member in members), ShortestPath().normalized()]
+
+
+def _curves() -> list[Kernel]:
+    """Rough and smooth functions of curves given as pairs (times, values), of their slopes, and a linear one."""
+    curve, slope = {"domain": "objects"}, {"domain": "objects", "derivative": 1}
+    members: list[Kernel] = [Functional(kernel, **curve) for kernel in (Gaussian("auto"), Matern(0.5, "auto"))]  # type: ignore[arg-type]
+    return [*members, Functional(Gaussian("auto"), **slope), Functional(Linear(), **curve)]  # type: ignore[arg-type]
+
+
+def _bags() -> list[Kernel]:
+    """Means of bags in the spaces of rough and smooth kernels, and functions of these means."""
+    points: tuple[Kernel, ...] = (Gaussian("auto"), Laplacian("auto"))
+    return [MeanMap(kernel, outer) for outer in ("linear", Gaussian("auto")) for kernel in points]
+
+
+_OBJECTS: tuple[Callable[[], list[Kernel]], ...] = (_molecules, _strings, _graphs, _curves, _bags)
+
+
+def family(kind: str, n_features: int = 1, *, features: FeatureKind | None = None) -> Stack:
+    """The kernels that are stacked for a kind of data, where none is given.
+
+    Parameters
+    ----------
+    kind : {"vectors", "sparse", "molecules", "strings", "graphs", "curves", "bags"}
+        Of vectors these are rough and smooth kernels and a straight line; of sparse rows, shares of what they count.
+    n_features : int, default=1
+        Of vectors: a lengthscale for each is learned up to 40 of them.
+    features : {"frequencies", "sketch"} or None, default=None
+        Of vectors, only kernels with such features: stationary ones, or polynomials.
+
+    Returns
+    -------
+    stack : Stack
+
+    Examples
+    --------
+    >>> from representer.kernels import family
+    >>> len(family("vectors", 3).kernels), len(family("vectors", 100).kernels)
+    (6, 4)
+    >>> family("sparse")
+    Stack(kernels=[MinMax(), Tanimoto()])
+    """
+    if kind == "sparse":
+        return Stack([MinMax(), Tanimoto()])
+    if kind != "vectors":
+        return Stack(_OBJECTS[FAMILIES.index(kind)]())
+    if features == "sketch":
+        return Stack([Polynomial(degree, "auto", "auto") for degree in (1, 2, 3)])
+    members: list[Kernel] = [Laplacian("auto"), Gaussian("auto")]
+    if n_features > 1:  # of one feature, Matérn's kernel is Laplace's
+        members.insert(1, Matern(0.5, "auto"))
+    if features is None:
+        members.append(Linear())
+    if 1 < n_features <= ARD_FEATURES:
+        members += [Laplacian("ard"), Gaussian("ard")]
+    return Stack(members)
+
+
+MANY_STRANGERS = 20  # so many strings show what they are
+
+
+def refuse_unordered(data: Data, name: str) -> None:
+    """A set has no order: which target belongs to which of its samples?"""
+    if isinstance(data, set | frozenset):
+        raise TypeError(
+            f"{name} is a {type(data).__name__}, whose samples have no order. Expected a list or an array with one "
+            "entry for each sample, in the order of the targets."
+        )
+
+
+def refuse_non_numbers(data: Data, name: str, kernel: object = None) -> None:
+    """Strings of digits and dates would be converted to numbers without a word; and collections are no arrays."""
+    if hasattr(data, "toarray"):  # sparse: scikit-learn has the words for it
+        return
+    if isinstance(data, Mapping):
+        raise TypeError(
+            f"{name} should be an array with one row for each sample; got {type(data).__name__}. A dictionary of "
+            f"columns is pandas.DataFrame({name}), or data of the kernel Columns."
+        )
+    if isinstance(data, Iterator) or (isinstance(data, Iterable) and not _has_rows(data)):
+        raise TypeError(
+            f"{name} should be an array with one row for each sample; got {type(data).__name__}. Make a list of it "
+            f"first: list({name})."
+        )
+    if isinstance(data, str | bytes):
+        raise TypeError(f"{name} should be an array with one row for each sample; got one text, {data!r:.40}.")
+    try:
+        array = np.asarray(data)
+    except ValueError as error:  # rows of different lengths
+        raise ValueError(
+            f"{name} is no array of numbers ({error}). Objects of different sizes need a kernel for their kind, which "
+            "kernel='auto' finds; pairs (times, values) need Functional(…, domain='objects')."
+        ) from error
+    strangers = (str, bytes, datetime.date, np.datetime64, np.timedelta64)
+    if array.dtype.kind in "SUMm":
+        strange = list(array.ravel()[:MANY_STRANGERS])
+    elif array.dtype == object:
+        rows = array if array.ndim == 1 and name == "X" else ()
+        collection = next((row for row in rows if isinstance(row, Set | Mapping)), None)
+        if collection is not None:
+            raise TypeError(
+                f"{name} holds collections without an order, like the {type(collection).__name__} {collection!r:.40}, "
+                "where numbers are expected. sklearn.preprocessing.MultiLabelBinarizer (sets) and "
+                "sklearn.feature_extraction.DictVectorizer (dictionaries) make rows of numbers of them."
+            )
+        strange = [entry for entry in array.ravel() if isinstance(entry, strangers)][:MANY_STRANGERS]
+    else:
+        return
+    if strange:
+        raise ValueError(_strangers_refused(name, array, strange, kernel))
+
+
+def _has_rows(data: Iterable[object]) -> bool:
+    """Does the collection have a length and numbered entries, or a way to become an array?"""
+    return hasattr(data, "__array__") or (hasattr(data, "__len__") and hasattr(data, "__getitem__"))
+
+
+def _strangers_refused(name: str, array: np.ndarray, strange: list[object], kernel: object) -> str:
+    """What to do with strings or dates where numbers are expected; ``array`` has at least one of them."""
+    return _advice_on_strangers(name, array, strange, kernel) + (
+        " Or let the data decide: kernel='auto' takes columns and objects for what they are." if name == "X" else ""
+    )
+
+
+def _advice_on_strangers(name: str, array: np.ndarray, strange: list[object], kernel: object) -> str:
+    """What converts strings or dates, and the kernels that take them as they are."""
+
+    def refused(kind: str) -> str:
+        return f"{name} holds {kind} such as {str(strange[0])!r:.60}, where numbers are expected. "
+
+    texts = [entry for entry in strange if isinstance(entry, str)]
+    if len(texts) < len(strange):
+        return refused("dates or bytes") + (
+            f"Make numbers of dates first, for example {name}.astype('datetime64[s]').astype(float)."
+        )
+    if all(map(_is_number, texts)):
+        return refused("strings") + f"If they are meant as numbers, pass {name}.astype(float)."
+    if name == "y":
+        return refused("strings") + (
+            "Labels are for a classifier; other outputs need a StructuredPredictor or ConditionalMeanEmbedding with an "
+            "output_kernel of their kind: 'delta' for labels, Spectrum(3) for strings; representer.kernels.suggest(y) "
+            "looks at them and names one."
+        )
+    one_column = array.ndim == 1 or array.shape[-1] == 1
+    if one_column and are_smiles(texts):
+        fingerprints = _takes_fingerprints(kernel)
+        return refused("SMILES strings") + (
+            "The kernel Molecule(), or 'molecules' for several of its kind, takes them as they are"
+            + (
+                ", or put the transformer Morgan() before this kernel, which takes fingerprints."
+                if fingerprints
+                else "."
+            )
+        )
+    if one_column:
+        return refused("strings") + (
+            "Kernels of text take them as they are: 'strings' (several), Spectrum(3), Mismatch or Subsequence; Delta() "
+            "takes categories."
+        )
+    return refused("strings") + (
+        "For a table give each column its kernel, Columns({'colour': Delta(), 'size': Gaussian()}), or encode the "
+        "strings first (for example with sklearn.preprocessing.OneHotEncoder)."
+    )
+
+
+def _takes_fingerprints(kernel: object) -> bool:
+    """Is it a kernel of fingerprints, or made from one?"""
+    kernel = as_kernel(kernel) if isinstance(kernel, str) and not is_several(kernel) else kernel
+    return isinstance(kernel, Value) and any(isinstance(value, Overlap) for value in all_values(kernel))
+
+
+def _is_number(text: str) -> bool:
+    """Could the text be read as a number?"""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def refuse_pictures(X: Data, kernel: object) -> None:
+    """Arrays with more than two axes are no vectors; a network may take them all the same."""
+    shape = tuple(X.shape if hasattr(X, "shape") else np.asarray(X).shape)
+    if len(shape) < 3:
+        return
+    if isinstance(kernel, Value) and any(isinstance(value, Neural) for value in all_values(kernel)):
+        raise ValueError(
+            f"X has the shape {shape}, where Neural(…) takes rows of numbers. Give Neural(module, kernel, "
+            "domain='objects'), which takes arrays of any shape; or pass X.reshape(len(X), -1) and begin the "
+            f"module with torch.nn.Unflatten(1, {shape[1:]})."
+        )
+    if kernel == "precomputed" or getattr(kernel, "domain", None) == "gram":
+        raise ValueError(f"X has the shape {shape}, where a Gram matrix (n_samples, n_samples) is expected.")
+    raise ValueError(
+        f"X has the shape {shape}, where rows of numbers (n_samples, n_features) are expected. Pass "
+        "X.reshape(len(X), -1), or a kernel that takes such arrays: Neural(module, kernel, domain='objects') for "
+        "pictures, GlobalAlignment(…) or Signature(…) for series; kernel='auto' finds one."
+    )
+
 
 # A column of texts is one of categories if each level has so many entries in the mean, or if there are few levels.
 ENTRIES_A_LEVEL, FEW_LEVELS = 2.0, 10

@@ -21,7 +21,7 @@ from representer.linalg.cholesky import (
     woodbury,
 )
 from representer.linalg.equations import Limits, broyden, jacobian, least_squares, levenberg_marquardt
-from representer.linalg.memory import (
+from representer.linalg.resources import (
     BLOCK_BYTES,
     MemoryWarning,
     as_bytes,
@@ -34,6 +34,7 @@ from representer.linalg.memory import (
     require_gram,
     room_beside_sums,
     row_blocks,
+    threads_for,
 )
 from representer.linalg.spectral import (
     Eigenpairs,
@@ -57,7 +58,6 @@ from representer.linalg.structured import (
     solve_blocks,
     symmetric_products,
 )
-from representer.linalg.threads import threads_for
 
 __all__ = [
     "BLOCK_BYTES",

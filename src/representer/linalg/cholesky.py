@@ -14,7 +14,7 @@ import torch
 from scipy.linalg import get_lapack_funcs
 from torch import Tensor
 
-from representer.linalg.memory import empty_matrix
+from representer.linalg.resources import empty_matrix
 
 
 def power_of_two(sizes: Tensor) -> Tensor:

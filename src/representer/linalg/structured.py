@@ -9,7 +9,7 @@ from scipy.linalg import get_blas_funcs
 from torch import Tensor
 
 from representer.linalg.cholesky import mirrored
-from representer.linalg.memory import empty_matrix
+from representer.linalg.resources import empty_matrix
 from representer.linalg.spectral import Eigenpairs, eigh
 
 

@@ -21,9 +21,8 @@ from safetensors import numpy as tensors
 from representer.optimize import as_seconds
 from representer.persistence.container import ModelFileError, write_at_once
 from representer.persistence.files import library_version
-from representer.persistence.known import known, name_of
 from representer.persistence.records import fingerprint
-from representer.persistence.state import Reader, Writer
+from representer.persistence.state import Reader, Writer, known, name_of
 from representer.samples import Data, Journal, close_journal, is_dask, open_journal
 
 HEAD = struct.Struct("<QI32s")  # the lengths of a record and of the JSON in it, and the digest of the record

@@ -15,10 +15,9 @@ from safetensors import numpy as tensors
 
 from representer.persistence.container import ABOUT, AGAIN, ARRAYS, STATE, ModelFileError, model_path, read_members
 from representer.persistence.container import write_members as write_members
-from representer.persistence.known import PACKAGE, Known, known, name_of
 from representer.persistence.light import Compression, WithoutSystem
 from representer.persistence.records import FitRecord
-from representer.persistence.state import Reader, Writer
+from representer.persistence.state import PACKAGE, Known, Reader, Writer, known, name_of
 
 # The number of the format: it grows when files look different, and a reader knows all numbers up to its own.
 FORMAT = 1

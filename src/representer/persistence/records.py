@@ -13,8 +13,7 @@ from scipy import sparse
 from torch import Tensor
 
 from representer.persistence.container import ModelFileError
-from representer.persistence.known import known
-from representer.persistence.state import Writer
+from representer.persistence.state import Writer, known
 from representer.samples import Data, is_dask, n_passed
 
 # A fingerprint looks at all of the rows of arrays up to so many bytes, of longer ones and of objects at so many rows.

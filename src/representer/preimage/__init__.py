@@ -6,11 +6,20 @@ closest: argmin_y ‖g − φ(y)‖² = argmax_y 2⟨g, φ(y)⟩ − l(y, y).
 
 from representer.preimage.base import Custom, Decoder, as_decoder, candidate_scores
 from representer.preimage.candidates import Candidates
-from representer.preimage.direct import Direct, combination, is_linear
 from representer.preimage.labels import LabelSet
 from representer.preimage.levels import Network
 from representer.preimage.sequences import Sequence, markov_scores, viterbi
-from representer.preimage.vectors import FixedPoint, Gradient, distances, nearest, refined, weighted
+from representer.preimage.vectors import (
+    Direct,
+    FixedPoint,
+    Gradient,
+    combination,
+    distances,
+    is_linear,
+    nearest,
+    refined,
+    weighted,
+)
 
 __all__ = [
     "Candidates",

@@ -17,7 +17,7 @@ from representer.kernels import Kernel
 from representer.linalg import row_blocks
 from representer.preimage.base import Decoder, prepared_like, squared_norms
 from representer.preimage.candidates import Candidates, as_objects
-from representer.preimage.direct import combination, is_dot_product
+from representer.preimage.vectors import combination, is_dot_product
 from representer.samples import Data, SparseRows
 from representer.values import COUNT, NONE, TRUTH, Rule, is_real, one_of
 

@@ -54,15 +54,16 @@ from representer.problems.composition import (
     principal_start,
     random_starts,
 )
-from representer.problems.linear_outer import (
+from representer.problems.outer import (
     LEAST_CONVEX_WEIGHT,
     LEAST_WEIGHT,
     PENALTIES,
+    OuterFit,
     chosen_penalties,
     convex_problem,
+    fit_outer,
     global_minimum,
 )
-from representer.problems.outer import OuterFit, fit_outer
 from representer.samples import Block, Data, Samples, SparseRows, digest, plain, remembered, take
 from representer.samples import rows as limits
 from representer.systems import Scope

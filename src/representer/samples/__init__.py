@@ -1,6 +1,5 @@
 """Where the samples of a fit are, and how they are read: in memory, or in Dask collections."""
 
-from representer.samples.folds import Folds, Splitter
 from representer.samples.in_memory import (
     Array,
     Block,
@@ -39,14 +38,19 @@ from representer.samples.records import (
     frame_columns,
     is_missing,
 )
-from representer.samples.replicates import (
+from representer.samples.rows import (
+    Folds,
+    Splitter,
     equal_rows,
+    evenly_spaced,
     groups_with_replicates,
     joined_groups,
     least_noise,
     replicate_scatter,
+    sample_groups,
+    sample_rows,
+    sampling_keys,
 )
-from representer.samples.rows import evenly_spaced, sample_groups, sample_rows, sampling_keys
 from representer.samples.targets import (
     SQUARED_SIZES,
     as_collection,

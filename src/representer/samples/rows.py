@@ -1,15 +1,28 @@
-"""How many rows a search or a heuristic looks at, and which: every such number of the library in one table.
+"""Which rows a search looks at, which are held out, and which belong together because their inputs are equal.
 
-Read a number as an attribute of this module (``rows.HELD_ROWS``), so that there is one place to change it.
+Every number of rows of the library stands in one table here. Read one as an attribute of this module
+(``rows.HELD_ROWS``), so that there is one place to change it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
 import numpy as np
+import torch
+from scipy import sparse, special
+from scipy.sparse.csgraph import connected_components
+from torch import Tensor
+
+from representer.samples.records import Data
+from representer.values import is_count
 
 # -- what large fits look at ------------------------------------------------------------------------------------------
 HEURISTIC_ROWS = 10_000  # evenly spaced samples decide the words in a kernel
 SEARCH_ROWS = 1500  # random samples on which the hyperparameters of an approximate fit are learned
+WHOLE_FACTOR_ROWS = 500  # targets whose Gram matrix a search takes to the last digit
 HELD_ROWS = 5000  # random samples over which leave-one-out errors of a fit by sums are averaged
 PILOT_LANDMARKS = 2000  # landmarks whose normal equations choose alpha for conjugate gradients
 DIRECT_LIMIT = 6000  # features up to which normal equations are formed; conjugate gradients above
@@ -34,6 +47,7 @@ STRUCTURED_ROWS = 2000  # random samples on which an exact fit chooses its numbe
 # -- embeddings -------------------------------------------------------------------------------------------------------
 SEARCH_LIMIT = 10_000  # samples up to which the search of an approximate embedding classifier looks at all of them
 SMALLEST_SEARCH = 500  # samples that such a search looks at in any case
+SUPPORT_ROWS = 1000  # samples or landmarks that say of an input how far from all it is
 MIDDLE_ROWS = 500  # samples whose mean is the middle of features beside a constant
 
 KEY_BLOCK = 2**20
@@ -102,3 +116,252 @@ def sample_groups(groups: np.ndarray, size: int, seed: int) -> np.ndarray:
     drawn = np.zeros(len(labels), dtype=bool)
     drawn[order[: max(1, int((np.cumsum(sizes[order]) <= size).sum()))]] = True
     return np.flatnonzero(drawn[members])
+
+
+# Rows are equal whose numbers agree in so many binary digits: about nine decimal ones.
+DIGITS = 30
+# Replicates are no groups where fewer inputs are distinct: to leave out one of five levels of a factor is to leave out
+# what the samples are about.
+LEAST_DISTINCT = 10
+# The variance of replicates is at least its lower confidence limit of this level.
+CONFIDENCE = 0.99
+# Fewer degrees of freedom than these say nothing of it: one pair that differs may be an outlier.
+LEAST_FREEDOM = 5
+
+
+def equal_rows(rows: np.ndarray | sparse.csr_array) -> np.ndarray:
+    """A number (n,) for each row, the same one for rows that are equal but for rounding.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from representer.samples import equal_rows
+    >>> equal_rows(np.array([[0.3, 1.0], [2.0, 0.0], [0.1 + 0.2, 1.0]])).tolist()
+    [0, 1, 0]
+    """
+    keys = _sparse_keys(rows) if sparse.issparse(rows) else _dense_keys(np.asarray(rows))
+    _, first, numbers = np.unique(keys, return_index=True, return_inverse=True)
+    return first[numbers]
+
+
+def _dense_keys(rows: np.ndarray) -> np.ndarray:
+    """A hash of each row."""
+    keys = np.zeros(len(rows), dtype=np.uint64)
+    for j, column in enumerate(rows.reshape(len(rows), -1).T):
+        keys += sampling_keys(_rounded_bits(column), j)
+    return keys
+
+
+def _sparse_keys(rows: sparse.csr_array) -> np.ndarray:
+    """A hash of each row from its entries other than zero."""
+    entries = sparse.coo_array(rows)
+    entries.sum_duplicates()
+    held = entries.data != 0
+    hashed = sampling_keys(entries.col[held].astype(np.int64), 0) ^ _rounded_bits(entries.data[held])
+    keys = np.zeros(rows.shape[0], dtype=np.uint64)
+    np.add.at(keys, entries.row[held], sampling_keys(hashed, 1))
+    return keys
+
+
+def _rounded_bits(values: np.ndarray) -> np.ndarray:
+    """The bits of numbers that are rounded to ``DIGITS`` binary digits."""
+    mantissa, exponent = np.frexp(np.asarray(values, dtype=np.float64))
+    rounded = np.ldexp(np.round(np.ldexp(mantissa, DIGITS)), exponent - DIGITS) + 0.0  # minus zero is zero
+    return rounded.view(np.uint64)
+
+
+def joined_groups(*partitions: np.ndarray | None) -> np.ndarray | None:
+    """The finest partition (n,) of samples in which those together in one of ``partitions`` are together.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from representer.samples import joined_groups
+    >>> joined_groups(np.array([0, 0, 1, 2]), np.array([0, 1, 1, 2])).tolist()
+    [0, 0, 0, 1]
+    """
+    known = [np.unique(labels, return_inverse=True)[1] for labels in partitions if labels is not None]
+    if not known:
+        return None
+    n = len(known[0])
+    offsets = n + np.cumsum([0, *(labels.max() + 1 for labels in known)])
+    ends = np.concatenate([labels + offset for labels, offset in zip(known, offsets[:-1], strict=True)])
+    starts = np.tile(np.arange(n), len(known))
+    graph = sparse.coo_array((np.ones(len(ends), dtype=bool), (starts, ends)), shape=(offsets[-1], offsets[-1]))
+    return np.unique(connected_components(graph, directed=False)[1][:n], return_inverse=True)[1]
+
+
+def groups_with_replicates(groups: np.ndarray | None, replicates: np.ndarray | None) -> np.ndarray | None:
+    """The groups (n,) of samples that are left out together: those of a user, and samples with equal inputs.
+
+    Replicates are left aside where they would leave fewer than ``LEAST_DISTINCT`` groups, and where there are none.
+    """
+    if replicates is None or len(np.unique(replicates)) == len(replicates):
+        return groups
+    joined = joined_groups(groups, replicates)
+    return groups if joined is None or joined.max() + 1 < LEAST_DISTINCT else joined
+
+
+def replicate_scatter(
+    Y: np.ndarray, replicates: np.ndarray, weights: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Σ w(y − ȳ)² (p,) of targets (n, p) around the means of those with equal inputs, and its degrees of freedom (p,).
+
+    Missing targets are NaN.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from representer.samples import replicate_scatter
+    >>> scatter, freedom = replicate_scatter(np.array([[0.0], [0.2], [5.0]]), np.array([0, 0, 1]))
+    >>> scatter.round(6).tolist(), freedom.tolist()
+    ([0.02], [1.0])
+    """
+    known = ~np.isnan(Y)
+    w = known * (1.0 if weights is None else np.asarray(weights, dtype=np.float64).reshape(len(Y), -1))
+    _, members = np.unique(replicates, return_inverse=True)
+    sums, totals, sizes = (np.zeros((members.max() + 1, Y.shape[1])) for _ in range(3))
+    for total, values in ((sums, w * np.where(known, Y, 0.0)), (totals, w), (sizes, 1.0 * (w > 0))):
+        np.add.at(total, members, values)
+    means = sums / np.where(totals > 0, totals, 1.0)
+    scatter = (w * np.where(known, Y - means[members], 0.0) ** 2).sum(0)
+    return scatter, np.maximum(sizes - 1.0, 0.0).sum(0)
+
+
+def least_noise(scatter: np.ndarray, freedom: np.ndarray) -> np.ndarray:
+    """A lower confidence limit (p,) of the variance of targets with equal inputs, at a weight of one.
+
+    It is the scatter within replicates over a quantile of χ²; with less than ``LEAST_FREEDOM`` degrees of freedom it
+    is 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from representer.samples import least_noise
+    >>> least_noise(np.array([0.025, 0.025]), np.array([5.0, 1.0])).round(6).tolist()
+    [0.001657, 0.0]
+    """
+    quantiles = special.chdtri(np.maximum(freedom, 1.0), 1.0 - CONFIDENCE)
+    return np.where(freedom >= LEAST_FREEDOM, scatter / quantiles, 0.0)
+
+
+class Splitter(Protocol):
+    """What makes folds, as scikit-learn's splitters do."""
+
+    def split(
+        self, X: np.ndarray, y: np.ndarray | None = None, groups: np.ndarray | None = None
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Training and held-out rows of each fold."""
+
+
+@dataclass(frozen=True)
+class Folds:
+    """Which samples a search looks at, and which of them are held out.
+
+    Parameters
+    ----------
+    n : int
+        The number of samples.
+    cv : int, splitter or iterable
+        A number of folds, shuffled; or splits of all n samples that somebody made.
+    seed : int
+    labels : array (n,), optional
+        The classes, from 0 on, which folds and subsets keep in proportion: each has a training row in every fold.
+    groups : array (n,), optional
+        What is held out together.
+    kept : array of int (n,), optional
+        The numbers of the samples among those that a user has passed, which a list of splits counts.
+    """
+
+    n: int
+    cv: Any  # a number, a splitter, or pairs of rows
+    seed: int
+    labels: np.ndarray | None = None
+    groups: np.ndarray | None = None
+    kept: np.ndarray | None = None
+    total: int = 0  # how many samples the user has passed
+    splitter: Callable[[Folds, int], Splitter] | None = None  # what makes so many folds, or reads ``cv``
+
+    def some(self, most: int) -> Tensor:
+        """All rows, or as many random ones as a search can afford: whole groups, or the classes in proportion."""
+        if self.groups is not None:
+            return torch.from_numpy(sample_groups(self.groups, most, self.seed))
+        order = torch.randperm(self.n, generator=torch.Generator().manual_seed(self.seed))
+        if self.labels is not None:
+            place = np.empty(self.n)
+            shuffled = self.labels[order.numpy()]
+            for label in np.unique(shuffled):
+                members = np.flatnonzero(shuffled == label)
+                place[members] = (np.arange(len(members)) + 0.5) / len(members)
+            order = order[torch.from_numpy(np.argsort(place, kind="stable"))]
+        return order[:most].sort().values
+
+    def __call__(self, rows: Tensor | None = None) -> list[tuple[Tensor, Tensor]]:
+        """Training and held-out rows of all samples; with ``rows`` as positions among these.
+
+        A number of folds splits the rows; of splits that somebody made, the rows have a part.
+        """
+        if rows is not None and is_count(self.cv):
+            index = rows.numpy()
+            labels, groups = (None if a is None else a[index] for a in (self.labels, self.groups))
+            return Folds(len(rows), self.cv, self.seed, labels, groups, splitter=self.splitter)()
+        splits, labels = self._splits(), self.labels
+        if rows is not None:
+            place = np.full(self.n, -1)
+            place[rows.numpy()] = np.arange(len(rows))
+            splits = [(place[training], place[held_out]) for training, held_out in splits]
+            splits = [(training[training >= 0], held_out[held_out >= 0]) for training, held_out in splits]
+            labels = None if labels is None else labels[rows.numpy()]
+        splits = [_with_all_classes(labels, *split) for split in splits if len(split[0])]
+        splits = [(training, held_out) for training, held_out in splits if len(held_out)]
+        if not splits:
+            used = self.n if rows is None else len(rows)
+            raise ValueError(
+                f"No split of cv={self.cv!r} has both training and held-out samples among the {used} that are used. "
+                "Give larger parts, or a number of folds."
+            )
+        return [(torch.from_numpy(training), torch.from_numpy(held_out)) for training, held_out in splits]
+
+    def _splits(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        n, labels, groups = self.n, self.labels, self.groups
+        most = n if labels is None else int(np.bincount(labels).max())
+        if n < 2:
+            raise ValueError("Found 1 sample (n_samples = 1), of which none can be held out.")
+        if most < 2:
+            raise ValueError(
+                "No class has two samples, so that none can be held out to choose hyperparameters or to calibrate. "
+                "Give numbers for all of them and calibration=None, or more samples."
+            )
+        if groups is not None and groups.max() == 0:
+            raise ValueError("All samples are in one group, of which none can be held out. Give at least two groups.")
+        if not is_count(self.cv) and not hasattr(self.cv, "split") and self.kept is not None:
+            return [(self._places(training), self._places(held_out)) for training, held_out in self.cv]
+        assert self.splitter is not None
+        splitter = self.splitter(self, most)
+        blank = np.zeros((n, 1))
+        parts = splitter.split(blank, blank[:, 0] if labels is None else labels, groups)
+        every = np.arange(n)
+        try:
+            return [(every[training], every[held_out]) for training, held_out in parts]
+        except IndexError as error:
+            raise ValueError(f"cv={self.cv!r} does not fit to {n} samples: {error}.") from error
+
+    def _places(self, rows: Data) -> np.ndarray:
+        """Where the samples that a user has numbered stand among those that are kept."""
+        assert self.kept is not None
+        numbers = np.arange(len(rows))[rows] if np.asarray(rows).dtype == bool else np.asarray(rows)
+        if len(numbers) and not (numbers.max() < self.total and numbers.min() >= -self.total):
+            raise ValueError(f"cv={self.cv!r} does not fit to {self.total} samples: it numbers more of them.")
+        place = np.full(self.total, -1)
+        place[self.kept] = np.arange(self.n)
+        return place[numbers][place[numbers] >= 0]
+
+
+def _with_all_classes(
+    labels: np.ndarray | None, training: np.ndarray, held_out: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Samples of a class that is held out entirely move to the training part."""
+    if labels is None:
+        return training, held_out
+    alone = ~np.isin(labels[held_out], labels[training])
+    return np.append(training, held_out[alone]), held_out[~alone]

@@ -8,9 +8,9 @@ the space of an output kernel.
 """
 
 from representer.systems.base import Criterion, Groups, Scope, System
+from representer.systems.composed import StackedSystem
 from representer.systems.exact import RidgeData, factor_system
 from representer.systems.ridge import FittedSystem, ridge_system
-from representer.systems.stack import StackedSystem
 
 __all__ = [
     "Criterion",

@@ -519,7 +519,7 @@ def training_data(
 ) -> RidgeData:
     """The samples of an exact fit with a kernel that is adapted to them; with features, those of a linear kernel."""
     Y, X, observed = block.Y, block.X, block.observed
-    weights = Y.new_ones(len(Y)) if block.weights is None else block.weights / block.weights.mean()
+    weights = Y.new_ones(len(Y)) if block.weights is None else (block.weights / block.weights.mean()).to(Y)
     if features is not None:
         X, operator = features(X), kernel.operator if isinstance(kernel, Decomposable) else None
         kernel = Decomposable(Linear(), operator)

@@ -1,12 +1,16 @@
-"""Several kernels, each of which is fitted by itself: a learner averages the fits."""
+"""Kernels by name: one of them, or several, each of which is fitted by itself while a learner averages the fits."""
 
 from __future__ import annotations
 
+from collections.abc import Callable as Function
 from typing import Any, ClassVar
 
 import numpy as np
 
-from representer.kernels.base import Domain
+from representer.kernels.base import Domain, Kernel
+from representer.kernels.molecules import MinMax, Tanimoto
+from representer.kernels.objects import Callable, Delta, Precomputed
+from representer.kernels.vectors import AdditiveChi2, Chi2, Gaussian, Laplacian, Linear, Matern, Polynomial, Sigmoid
 from representer.samples import Data
 from representer.values import NONE, Rule, Value, one_of
 
@@ -114,3 +118,50 @@ def _is_member(kernel: object) -> bool:
 def is_several(kernel: object) -> bool:
     """Is it several kernels, of which a learner makes one model: a stack, ``"auto"`` or the word of a family?"""
     return isinstance(kernel, Stack) or (isinstance(kernel, str) and (kernel == "auto" or kernel in FAMILIES))
+
+
+NAMES: dict[str, Function[[], Kernel]] = {
+    "rbf": Gaussian,
+    "gaussian": Gaussian,
+    "linear": Linear,
+    "poly": lambda: Polynomial(degree=3, gamma="scale"),
+    "polynomial": lambda: Polynomial(degree=3, gamma="scale"),
+    "sigmoid": Sigmoid,
+    "cosine": lambda: Linear().normalized(),
+    "chi2": Chi2,
+    "additive_chi2": AdditiveChi2,
+    "laplacian": Laplacian,
+    "matern": Matern,
+    "tanimoto": Tanimoto,
+    "minmax": MinMax,
+    "delta": Delta,
+    "precomputed": Precomputed,
+}
+
+
+def as_kernel(kernel: object, *, argument: str = "kernel") -> Kernel:
+    """A kernel from a kernel, a name (``"rbf"``, ``"linear"`` …) or a function of two objects.
+
+    ``argument`` is the name that an error gives it.
+
+    Examples
+    --------
+    >>> from representer.kernels import as_kernel
+    >>> as_kernel("poly")
+    Polynomial(degree=3, gamma='scale')
+    """
+    if isinstance(kernel, Kernel):
+        return kernel
+    if isinstance(kernel, str) and kernel in NAMES:
+        return NAMES[kernel]()
+    if callable(kernel) and not isinstance(kernel, type):
+        return Callable(kernel)
+    if is_several(kernel):
+        raise ValueError(
+            f"{argument}={kernel!r} is several kernels, of which some learners make one model; here one kernel is "
+            "needed. Give one of them, or their sum."
+        )
+    raise ValueError(
+        f"{argument}={kernel!r} is not a kernel. Give an object from representer.kernels, a function of two objects, "
+        f"or one of the names {', '.join(map(repr, [*NAMES, 'auto', *FAMILIES]))}."
+    )

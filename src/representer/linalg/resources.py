@@ -1,4 +1,8 @@
-"""Memory: how much there is, and what a computation may take of it."""
+"""What the machine gives to a fit: memory, which cuts rows into blocks, and threads.
+
+Torch, NumPy and SciPy have threads of their own. Threads without work spin for a while and keep those of the other
+library from a processor, and each operation waits for its latest thread.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +13,12 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import torch
+from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
 from representer.notices import warn
@@ -215,3 +221,31 @@ def combine(operation: str, a: Tensor, b: Tensor) -> Tensor:
     fits = b.ndim <= a.ndim and all(m in (1, n) for n, m in zip(a.shape[::-1], b.shape[::-1], strict=False))
     inplace = fits and not (torch.is_grad_enabled() and (a.requires_grad or b.requires_grad))
     return getattr(a, operation + "_" if inplace else operation)(b)
+
+
+FEW_ROWS = 512  # up to so many samples all operations are short, and a fit runs on one thread
+FACTORED_ROWS = 4000  # up to so many SciPy's factorisations and products are most of the work: torch has one thread
+
+_limited = threading.Lock()  # the limit is the process's: the thread that has set it lifts it
+
+
+@cache
+def _pools() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+@contextmanager
+def threads_for(n_rows: int | None) -> Iterator[None]:
+    """Limit the threads of a fit: one for few rows, one of torch's for more of them, the user's settings beyond.
+
+    None is a number of rows that is not known, as on Dask: it limits nothing.
+    """
+    if n_rows is None or n_rows > FACTORED_ROWS or not _limited.acquire(blocking=False):
+        yield
+        return
+    try:
+        pools = _pools() if n_rows <= FEW_ROWS else _pools().select(user_api="openmp")
+        with pools.limit(limits=1):
+            yield
+    finally:
+        _limited.release()
