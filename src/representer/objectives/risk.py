@@ -237,9 +237,28 @@ def _accuracy(F: Tensor, Y: Tensor, shares: Tensor) -> Tensor:
 class ClassRisk(Risk, ABC):
     """A mean cross entropy of the fit to one-hot labels plus weight·r."""
 
-    def __init__(self, targets: ArrayLike, *, loss: CrossEntropy, **options: Any) -> None:
+    def __init__(
+        self,
+        targets: ArrayLike,
+        *,
+        alpha: float | Tensor,
+        weight: float,
+        loss: CrossEntropy,
+        supremum: float | None,
+        intercept: bool,
+        sample_weight: ArrayLike | None = None,
+        observer: Observer | None = None,
+    ) -> None:
         labels = one_hot(targets, name=type(self).__name__)
-        super().__init__(labels, **options)
+        super().__init__(
+            labels,
+            alpha=alpha,
+            weight=weight,
+            supremum=supremum,
+            intercept=intercept,
+            sample_weight=sample_weight,
+            observer=observer,
+        )
         self.targets = Targets(labels)  # also where there are more classes than samples
         self.loss = loss
 
@@ -270,8 +289,14 @@ class EmbeddingBound(Risk):
         intercept: bool = False,
         sample_weight: ArrayLike | None = None,
     ) -> None:
-        options = {"intercept": intercept, "sample_weight": sample_weight}
-        super().__init__(targets, alpha=alpha, weight=weight, supremum=supremum, **options)
+        super().__init__(
+            targets,
+            alpha=alpha,
+            weight=weight,
+            supremum=supremum,
+            intercept=intercept,
+            sample_weight=sample_weight,
+        )
         self.radius = float(self.targets.factor.square().sum(-1).max()) ** 0.5
 
     def _penalty(self, r: Tensor) -> tuple[Tensor, Tensor]:

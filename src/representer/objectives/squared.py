@@ -465,6 +465,7 @@ class HeldOut(SquaredLoss):
     def _penalized(self, score: Score, system: RidgeSystem, Y: Tensor, C: Tensor, alpha: Tensor) -> Score:
         """Add αρ², ρ² = tr(CᵀKC): from KC = Y − 1bᵀ − NC follows ∂ρ²/∂K = CCᵀ − 2 sym((C − PNC)Cᵀ)."""
         t = system.rows
+        assert t is not None  # the rows of the fit are those not held out
         own = C[..., t, :]
         squares = inner(own, system.centred(Y[t]) - system.noise(own))
         solved = system.solve(system.noise(own)) - 0.5 * own
