@@ -104,7 +104,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         approximation the shares of the cells: the distribution is that of all of Y. False is the estimator of the
         literature, whose weights fade to zero there.
     shrinkage : float, default=1.0
-        As in ``EmbeddingClassifier``.
+        How strongly lengthscales of features (``"ard"``) are drawn to their mean, as in ``EmbeddingClassifier``.
     n_restarts : int, default=1
         Starts of the search over hyperparameters; all but the first are random.
     max_iter : int, default=100

@@ -297,7 +297,7 @@ class CellStep(Step):
     @property
     def bytes_per_row(self) -> int:  # type: ignore[override]
         """Columns, features, those in double, and the similarities of outputs."""
-        return 8 * (3 * self.features.n_features + 2 * self.width)
+        return 8 * 2 * (self.features.n_features + self.width) + self.features.bytes_per_row
 
     def numbers(self, Y: Tensor) -> Tensor:
         """The number of the cell that each of some outputs falls into."""
