@@ -64,7 +64,7 @@ from representer.samples import (
     plain,
     take,
 )
-from representer.systems.conditional import TargetSource, WeightSystem, with_targets
+from representer.systems.conditional import TargetSource, with_targets
 from representer.values import NONE, NOT_NEGATIVE, is_count, is_real, one_of
 
 
@@ -484,10 +484,9 @@ class ConditionalMeanEmbedding(KernelLearner):
             Mean loss + 2(2√κ r + r²)/√n + (√κ + r)²√(log(1/beta)/(2n)), κ = sup l(y, y), r = ‖f‖√(sup k(x, x)).
         """
         check_is_fitted(self)
-        given, exact = (self.kernel, self.output_kernel), isinstance(self.system_, WeightSystem)
+        given = (self.kernel, self.output_kernel)
         unbounded = [kernel for kernel in (self.kernel_, self.output_kernel_) if not is_bounded(kernel)]
         reasons = {
-            "is for exact fits: fit without an approximation, to all samples at once": not exact,
             "has no intercept beside the function: fit with fit_intercept=False": bool(self.function_.total_is_one),
             "takes a mean in which all samples count alike: fit without weights": self.function_.shares is not None,
             "is for independent samples: fit without groups": getattr(self.system_, "groups", None) is not None,

@@ -360,6 +360,10 @@ class CellSystem(SummedSystem):
     scale: float | None = None
     first_alpha: float | None = None
 
+    def risk(self) -> EmbeddingRisk:
+        """Refused: the embeddings are sums over cells, whose distance to the samples is not known."""
+        raise ValueError("risk_bound rests on a theorem that is for exact fits: fit without an approximation.")
+
     @cached_property
     def step(self) -> CellStep:
         """The sums of the fit."""
