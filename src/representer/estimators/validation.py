@@ -173,6 +173,15 @@ def check_weights(sample_weight: Data, X: Data) -> np.ndarray | None:
     return weights if low < weights.max() < high else weights / weights.max()  # they matter up to a common factor
 
 
+def check_bound(beta: object, reasons: Mapping[str, bool]) -> None:
+    """Refuse a bound for a wrong probability, or where its theorem says nothing, for the first reason that holds."""
+    if not (is_real(beta) and 0.0 < beta < 1.0):
+        raise ValueError(f"beta must be a number between 0 and 1; got {beta!r}.")
+    for reason, holds in reasons.items():
+        if holds:
+            raise ValueError(f"risk_bound rests on a theorem that {reason}.")
+
+
 def takes_batches(learner: Any) -> bool:
     """Is there a partial_fit? An AttributeError says why not."""
     if learner.approximation is None:
