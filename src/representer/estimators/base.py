@@ -845,7 +845,7 @@ def predict_set(self: KernelLearner, X: Data, coverage: float = 0.9) -> np.ndarr
     """
     self._check_question(X, coverage)
     try:
-        self.predict_proba(X)  # type: ignore[attr-defined]
+        self.predict_proba(X)
     except AttributeError as error:
         raise ValueError(f"Sets rank classes by their probabilities. {error}") from error
     inputs = self._new_inputs(X, self._data_kernel())
