@@ -191,12 +191,12 @@ def test_a_stack_of_one_member_is_the_member(data):
 
 
 def test_lengthscales_that_the_data_do_not_decide_stay_near_them(rng):
-    """A linear function of one column of three: wider kernels are as good as wide ones, and columns do not matter."""
+    """A linear function: a wider kernel is as good as a wide one."""
     X = rng.normal(size=(60, 3))
-    y = X[:, 0] + 0.3 * rng.normal(size=60)
+    y = X @ [1.0, 0.5, 0.0] + 0.5 * rng.normal(size=60)
     model = OperatorRidge().fit(X, y)
     widths = [np.max(member.kernel.kernel.lengthscale) for member in model.members_ if member.learned > 1]
-    assert len(widths) == 5 and max(widths) < 300.0 and model.alpha_.min() > 1e-6
+    assert len(widths) == 5 and max(widths) < 200.0
     new, scale, order = rng.normal(size=(5, 3)), np.array([1e3, -1e-4, 7.0]), [2, 0, 1]
     rescaled = OperatorRidge().fit(scale * X + 5.0, y).predict(scale * new + 5.0)
     permuted = OperatorRidge().fit(X[:, order], y).predict(new[:, order])
@@ -472,7 +472,8 @@ def test_lengthscales_of_features_are_searched_from_one_for_all(data, monkeypatc
         known = choice.model.hyperparameter_values()["kernel__lengthscale"]
         assert values.shape == (3,) and known.numel() == 1
         np.testing.assert_allclose(values, known.expand(3))
-        value = search.value_and_gradient(search.start("loo")[None], "loo")[0]
+        start = search.start("loo")
+        value = search.value_and_gradient(start[None], "loo")[0] - search._penalty(start)  # the criterion itself
         seen.append((float(value), choice.value))
         return search
 
