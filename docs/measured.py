@@ -20,6 +20,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))  # for papers
 BENCH, REPRODUCTIONS = HERE / "measured" / "bench.json", HERE / "measured" / "reproductions.json"
 PAGE = HERE / "measured.md"
+CHART = HERE / "_static" / "verdicts.svg"  # of README
 SUBJECTS = [path.stem.removeprefix("bench_") for path in sorted((HERE.parent / "benchmarks").glob("bench_*.py"))]
 UNFINISHED = ("not run", "interrupted", "failed")
 LONGEST = 140  # characters of a claim in the overview
@@ -184,6 +185,35 @@ def verdicts(reproductions: dict[str, Any]) -> str:
     return table(headings, rows)
 
 
+def verdict_chart(reproductions: dict[str, Any]) -> str:
+    """A bar for each paper, as SVG: the share of its claims that were reached, readable on a light or dark page."""
+    papers: dict[str, list[bool]] = {}
+    for experiment in reproductions["experiments"]:
+        judged = papers.setdefault(authors(experiment["paper"]) or "Beyond the papers", [])
+        judged += [claim["verdict"] == "reached" for claim in experiment["claims"]]
+    bars = [(paper, sum(judged), len(judged)) for paper, judged in papers.items() if judged]
+    left, width, step = 170, 400, 30
+    rows = [
+        f'<text x="{left - 12}" y="{step * i + 26}" text-anchor="end">{paper}</text>'
+        f'<rect class="all" x="{left}" y="{step * i + 12}" width="{width}" height="18" rx="3"/>'
+        f'<rect class="reached" x="{left}" y="{step * i + 12}" width="{width * reached / n:.1f}" height="18" rx="3"/>'
+        f'<text x="{left + width + 12}" y="{step * i + 26}">{reached} of {n}</text>'
+        for i, (paper, reached, n) in enumerate(bars)
+    ]
+    label = "Claims of each paper that were reached: " + ", ".join(f"{p} {k} of {n}" for p, k, n in bars)
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 660 {step * len(bars) + 20}" role="img" '
+            f'aria-label="{label}">',
+            "<style>text{font:14px system-ui,sans-serif;fill:#1f2933}.all{fill:#d3dce4}.reached{fill:#1f6f8b}"
+            "@media(prefers-color-scheme:dark){text{fill:#e4e7eb}.all{fill:#3e4c59}.reached{fill:#4fb3d1}}</style>",
+            *rows,
+            "</svg>",
+            "",
+        ]
+    )
+
+
 def measured_rows(experiment: dict[str, Any]) -> str:
     """Every method on every case, each measure as mean ± standard deviation."""
     measures = list(dict.fromkeys(row["measure"] for row in experiment["rows"]))
@@ -285,9 +315,9 @@ def measured_page(bench: dict[str, Any], reproductions: dict[str, Any], subjects
 
 
 def pages() -> dict[Path, str]:
-    """What docs/measured.md should be."""
+    """What docs/measured.md and the chart of README should be."""
     bench, reproductions = (json.loads(path.read_text(encoding="utf-8")) for path in (BENCH, REPRODUCTIONS))
-    return {PAGE: measured_page(bench, reproductions, SUBJECTS)}
+    return {PAGE: measured_page(bench, reproductions, SUBJECTS), CHART: verdict_chart(reproductions)}
 
 
 def main() -> None:

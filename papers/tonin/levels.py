@@ -11,6 +11,7 @@ import torch
 from papers.claims import lower
 from papers.results import Measurements, Verdict
 from papers.runner import Claim, Experiment, Result, Run
+from papers.tonin.authors import projected_descent
 from papers.tonin.tables import PAPER
 from representer import DeepKernelPCA, plotting
 from representer.datasets import MNIST, load_mnist, make_synth2, make_synth3
@@ -68,7 +69,8 @@ def between(measurements: Measurements) -> tuple[Verdict, str]:
 
 # -- figure 9 ---------------------------------------------------------------------------------------------------------
 KEPT, ALL = "first component, % of those kept", "first component, % of all variance"
-NEEDED = "components for 95 % of those kept"
+NEEDED, SPECTRUM = "components for 95 % of those kept", "% of the leading spectrum"
+THEIRS = "authors' objective, level 1"
 
 
 def shares(eigenvalues: np.ndarray) -> np.ndarray:
@@ -84,6 +86,21 @@ def explained(model: Any, level: int) -> Result:
         ALL: 100.0 * float(np.max(model.explained_variance_ratio_[level])),
         NEEDED: int((curve.cumsum() < 95.0).sum()) + 1,
         "residual": model.residual_,
+        "curve": curve,
+    }
+
+
+def authors_explained(X: np.ndarray, kernel: Gaussian, size: int, seed: int, n_steps: int) -> Result:
+    """What the first level explains where the objective of the authors' code has led, and what of K₁ it has left."""
+    gram = kernel(torch.as_tensor(X))
+    H, _, values, _ = projected_descent(gram, kernel, (size, size), seed=seed, n_steps=n_steps)
+    curve = shares(values.numpy())
+    leading = torch.linalg.eigvalsh(gram)[-size:].sum()
+    return {
+        KEPT: curve[0],
+        NEEDED: int((curve.cumsum() < 95.0).sum()) + 1,
+        SPECTRUM: 100.0 * float((H * (gram @ H)).sum() / leading),
+        "components with λ = 0": int((values == 0).sum()),
         "curve": curve,
     }
 
@@ -125,8 +142,10 @@ def figure9(run: Run) -> None:
             "DKPCA": deep([30, 30], [k, up]),
         }
         curves = levels_of(run, "Synth 2", seed, models, X)
+        steps = 50 if run.quick else 1000
+        theirs = run.part("Synth 2", THEIRS, seed, authors_explained, X, k, 30, seed, steps)
         if seed == 0:
-            draw(axes[0, 0], curves)
+            draw(axes[0, 0], {**curves, THEIRS: theirs["curve"]})
     run.figure(
         "synth2",
         figure,
@@ -163,15 +182,16 @@ def figure9b(run: Run) -> None:
 
 
 def figure9c(run: Run) -> None:
-    """Four Gaussian levels of 10 components on 100 digits."""
+    """Four Gaussian levels of 10 components on 100 digits, as in the paper and with centred levels."""
     digits = load_mnist(folder=run.data).data.astype(float)
-    figure, axes = plotting.panels(1, 2, size=4.0, column_labels=["DKPCA", "levelwise"])
+    figure, axes = plotting.panels(1, 3, size=4.0, column_labels=["DKPCA", "levelwise", "centred"])
     for seed in range(2 if run.quick else SEEDS):
         X = digits[np.random.default_rng(seed).choice(len(digits), 100, replace=False)]
         kernels = [Gaussian(5.0), *(Gaussian(0.5**0.5) for _ in range(3))]
         models = {
             "DKPCA": deep([10] * 4, kernels),
             "levelwise": deep([10] * 4, kernels, solver="levelwise"),
+            "centred": deep([10] * 4, kernels).set_params(center=True),
         }
         curves = levels_of(run, "MNIST", seed, models, X)
         if seed == 0:
@@ -180,15 +200,20 @@ def figure9c(run: Run) -> None:
     run.figure(
         "mnist",
         figure,
-        "The variance that each component of four levels explains, and its sum: solved jointly, and level by level.",
+        "The variance that each component of four levels explains, and its sum: solved jointly, level by level, and "
+        "jointly with centred levels.",
     )
 
 
-def twice(measurements: Measurements) -> tuple[Verdict, str]:
+def twice(text: str, method: str) -> Claim:
     """The first component of level 1 explains twice what that of KPCA does: the published ratio is 2.5."""
-    ours, theirs = (measurements.mean("Synth 2", name, KEPT) for name in ("DKPCA, level 1", "KPCA"))
-    verdict: Verdict = "reached" if ours >= 2.0 * theirs else "ordering kept" if ours > theirs else "not reached"
-    return verdict, f"{ours:.2f} % against {theirs:.2f} %"
+
+    def judge(measurements: Measurements) -> tuple[Verdict, str]:
+        ours, theirs = (measurements.mean("Synth 2", name, KEPT) for name in (method, "KPCA"))
+        verdict: Verdict = "reached" if ours >= 2.0 * theirs else "ordering kept" if ours > theirs else "not reached"
+        return verdict, f"{ours:.2f} % against {theirs:.2f} %"
+
+    return Claim(text, judge)
 
 
 def above(text: str, case: str, method: str, than: str, measure: str = KEPT) -> Claim:
@@ -222,9 +247,13 @@ EXPERIMENTS = (
         "Figures 9(a) and B.2: Synth 2",
         f"100 points, 30 components in each of two levels, exp(−d²) in both (σ² = 1 in the paper's code), η = 1, "
         f"{SEEDS} draws (quick: 2). Published: the first component of level 1 about 20 % against 8 % of KPCA, nearly "
-        f"all after 10 components; shares are of the 30 eigenvalues that are kept.",
+        f"all after 10 components; shares are of the 30 eigenvalues that are kept. The objective of the authors' code "
+        f"(a last level of ‖K₂ − H₂Λ₂H₂ᵀ‖, Λ clamped at 0), 1000 steps of projected gradients from a random start "
+        f"(quick: 50), stands beside it.",
         (
-            Claim("level 1: a first component of twice the variance of KPCA's", twice),
+            twice("level 1: a first component of twice the variance of KPCA's", "DKPCA, level 1"),
+            twice("the authors' objective: a first component of twice the variance of KPCA's", THEIRS),
+            lower("the authors' objective: 95 % in fewer components", NEEDED, "Synth 2", THEIRS, "KPCA"),
             above("level 1: above levelwise", "Synth 2", "DKPCA, level 1", "levelwise, level 1"),
             lower("level 1: 95 % in fewer components", NEEDED, "Synth 2", "DKPCA, level 1", "KPCA"),
         ),
@@ -245,9 +274,11 @@ EXPERIMENTS = (
         "Figures 9(c) and B.2(d): MNIST",
         f"100 digits, four Gaussian levels of 10 components, exp(−d²/50) and exp(−d²) above, {SEEDS} draws (quick: 2). "
         f"Published as a figure: each level explains more with its first components than the one below, the fourth "
-        f"almost everything.",
+        f"almost everything. Once as in the paper, where the first component of levels 2 to 4 is nearly a constant, "
+        f"and once with centred levels.",
         tuple(
-            above(f"level {j + 1} above level {j}", "MNIST", f"DKPCA, level {j + 1}", f"DKPCA, level {j}")
+            above(f"{name}: level {j + 1} above level {j}", "MNIST", f"{name}, level {j + 1}", f"{name}, level {j}")
+            for name in ("DKPCA", "centred")
             for j in (1, 2, 3)
         ),
         figure9c,

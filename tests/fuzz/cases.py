@@ -93,9 +93,9 @@ class Case:
 
     def fitted_by_batches(self) -> Any:
         """The learner fitted to one half of the samples, and then to the other."""
-        (X, y, _), keywords, model = self.data, self.keywords(), self.model()
+        (X, y, _), weights, model = self.data, self.keywords().get("sample_weight"), self.model()
         for i, rows in enumerate((slice(0, self.n // 2), slice(self.n // 2, None))):
-            options = {name: values[rows] for name, values in keywords.items()}
+            options = {} if weights is None else {"sample_weight": weights[rows]}
             if i == 0 and self.learner == "EmbeddingClassifier":
                 options["classes"] = np.unique(y)
             model.partial_fit(contained(take(X, rows), self.container), take(y, rows), **options)
@@ -313,7 +313,8 @@ def _rarities(draw: Draw, learner: str, arguments: dict[str, str], fields: dict[
         rare["noisy"] = True
     if learner in WARM and draw.chance(0.04):
         arguments["warm_start"] = "True"
-    if "approximation" in arguments and learner not in ("KernelFeatures", *WARM) and draw.chance(0.3):
+    by_batches = "approximation" in arguments and arguments.get("solver") != "'cg'" and not rare.get("noisy")
+    if by_batches and learner not in ("KernelFeatures", *WARM) and draw.chance(0.3):
         rare["questions"] += ("batches",)
     return rare
 

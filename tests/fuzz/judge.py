@@ -230,24 +230,27 @@ def _interval(model: Any, Q: Any) -> np.ndarray | None:
     return None if np.isinf(ends).any() else ends
 
 
+def _has_sets(model: Any) -> bool:
+    """Does it have sets, and, as a classifier, the probabilities that rank their classes?"""
+    return hasattr(model, "predict_set") and (hasattr(model, "predict_proba") or not hasattr(model, "classes_"))
+
+
 def _explained(model: Any, Q: Any) -> np.ndarray | None:
     """The sums of the terms of explanations, which are the predictions that they explain."""
-    if not hasattr(model, "explain"):
-        return None
     why = model.explain(Q)
     sums = why.contributions.sum(1) + why.rest + why.baseline
     size = np.abs(why.contributions).sum(1) + np.abs(why.baseline)
     if (np.abs(sums - why.prediction) > SINGLE * size).any():
         raise WrongAnswerError(f"contributions sum to {sums} instead of {why.prediction}")
-    return None if getattr(model, "decoder", None) == "direct" else why.prediction  # of all new outputs
+    return None if hasattr(model, "decoder") else why.prediction  # scores of the outputs of all queries
 
 
 QUESTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "explain": _explained,
-    "support": lambda model, Q: model.support(Q) if hasattr(model, "support") else None,
-    "influence": lambda model, Q: model.influence(Q) if hasattr(model, "influence") else None,
+    "support": lambda model, Q: model.support(Q),
+    "influence": lambda model, Q: model.influence(Q),
     "interval": _interval,
-    "set": lambda model, Q: model.predict_set(Q, 0.5) if hasattr(model, "predict_set") else None,
+    "set": lambda model, Q: model.predict_set(Q, 0.5) if _has_sets(model) else None,
 }
 
 

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 import torch
 from rich.console import Console
+from scipy.stats import norm
 from sklearn.decomposition import PCA
 from sklearn.linear_model import LinearRegression
 
 from papers import EXPERIMENTS, reproduce, select
 from papers.results import Measurements, Outcome
-from papers.tonin import shapes, solvers, tables
+from papers.tonin import authors, shapes, solvers, tables
 from representer import DeepKernelPCA
 from representer.datasets import make_shapes, make_synth3
 from representer.kernels import Gaussian
@@ -91,8 +92,8 @@ def test_collapsed_candidates_are_passed_over(rng: np.random.Generator) -> None:
     parts = tables.split(rng.normal(size=(60, 6)), rng.normal(size=60), False, 0)
     collapsed = DeepKernelPCA([3, 2], [Gaussian(1.0), Gaussian(1e12)])
     result = tables.chosen(iter([collapsed, PCA(1)]), parts, False)
-    assert result == tables.chosen(iter([PCA(1)]), parts, False)
-    assert tables.chosen(iter([collapsed]), parts, False) == {tables.CANDIDATES: 0}
+    assert result == {**tables.chosen(iter([PCA(1)]), parts, False), tables.FAILED: 1}
+    assert tables.chosen(iter([collapsed]), parts, False) == {tables.CANDIDATES: 0, tables.FAILED: 1}
     with pytest.raises(ValueError, match="n_components"):
         tables.chosen(iter([DeepKernelPCA([1000])]), parts, False)
 
@@ -122,6 +123,29 @@ def test_cost_9_vanishes_at_a_solution_only(rng: np.random.Generator) -> None:
     assert solvers.cost(levelwise, X) > 1e-6
 
 
+def test_the_objective_of_the_authors_is_its_loops_and_falls(rng: np.random.Generator) -> None:
+    X, kernel, eta = torch.from_numpy(rng.normal(size=(12, 2))), Gaussian(0.8), -2.0
+    gram = kernel(X)
+    H, above = (np.linalg.qr(rng.normal(size=(12, s)))[0] for s in (3, 2))
+    values, values_above = rng.random(3), rng.random(2)
+    K = np.array([[np.exp(-((a - b) ** 2).sum() / (2 * 0.8**2)) for b in H] for a in H])
+    G = np.zeros_like(H)
+    for i in range(12):
+        for n in range(12):
+            G[i] -= (H[i] - H[n]) / 0.8**2 * K[i, n] * (above[i] @ above[n])
+    first = gram.numpy() @ H + G / eta - H @ np.diag(values)
+    last = K / eta - above @ np.diag(values_above) @ above.T
+    blocks = [torch.from_numpy(block) for block in (H, above, values, values_above)]
+    expected = 0.5 * np.linalg.norm(first) ** 2 + 0.5 * np.linalg.norm(last) ** 2
+    assert float(authors.authors_cost(gram, kernel, eta, blocks)) == pytest.approx(expected)
+    short, long = (authors.projected_descent(gram, kernel, (3, 2), n_steps=n) for n in (1, 15))
+    costs = [float(authors.authors_cost(gram, kernel, 1.0, point)) for point in (short, long)]
+    assert costs[1] < 0.9 * costs[0]
+    for block in long[:2]:
+        torch.testing.assert_close(block.mT @ block, torch.eye(block.shape[1], dtype=block.dtype))
+    assert min(float(block.min()) for block in long[2:]) >= 0
+
+
 def test_the_beta_vae_learns_and_is_deterministic() -> None:
     pictures = make_shapes(60, n_values={"shape": 1, "orientation": 1}, random_state=0)
     X = pictures.data
@@ -135,3 +159,51 @@ def test_the_beta_vae_learns_and_is_deterministic() -> None:
     # A huge weight of the divergence leaves nothing in the codes.
     silent_codes = shapes.BetaVAE(4, beta=1000.0, n_steps=150).fit(X).transform(X)
     assert silent_codes.std() < 0.2 * long.transform(X).std()
+
+
+def test_total_correlation_is_its_double_loop(rng: np.random.Generator) -> None:
+    mean, log_variance, codes = (torch.from_numpy(rng.normal(size=(5, 3))) for _ in range(3))
+    points = [part.numpy() for part in (mean, log_variance, codes)]
+    total, n = 0.0, 50
+    for i in range(5):
+        densities = np.array([norm.pdf(points[2][i], points[0][j], np.exp(0.5 * points[1][j])) for j in range(5)])
+        joint, marginals = densities.prod(1).sum() / (n * 5), densities.sum(0) / (n * 5)
+        total += (np.log(joint) - np.log(marginals).sum()) / 5
+    assert float(shapes.total_correlation(mean, log_variance, codes, n)) == pytest.approx(total)
+
+
+def test_the_best_discriminator_is_the_log_ratio_whose_mean_is_the_total_correlation() -> None:
+    generator, rho = torch.Generator().manual_seed(0), 0.8
+    covariance = torch.tensor([[1.0, rho], [rho, 1.0]])
+    codes = torch.randn(20000, 2, generator=generator) @ torch.linalg.cholesky(covariance).T
+    correlated = torch.distributions.MultivariateNormal(torch.zeros(2), covariance)
+    independent = torch.distributions.MultivariateNormal(torch.zeros(2), torch.eye(2))
+
+    def loss(scale: float, shift: float) -> float:
+        def logit(z: torch.Tensor) -> torch.Tensor:
+            return scale * (correlated.log_prob(z) - independent.log_prob(z)) + shift
+
+        return float(shapes.contest_loss(logit, codes, torch.Generator().manual_seed(1)))
+
+    best = loss(1.0, 0.0)
+    assert all(best < loss(scale, shift) for scale, shift in ((0.8, 0.0), (1.2, 0.0), (1.0, 0.2), (1.0, -0.2)))
+    mean = float((correlated.log_prob(codes) - independent.log_prob(codes)).mean())
+    assert mean == pytest.approx(-0.5 * np.log(1.0 - rho**2), rel=0.05)  # the total correlation
+
+
+@pytest.mark.parametrize("model", [shapes.BetaTCVAE, shapes.FactorVAE])
+def test_rivals_without_weight_on_the_correlation_are_the_vae(model: type[shapes.BetaVAE]) -> None:
+    X = make_shapes(40, n_values={"shape": 1, "orientation": 1}, random_state=0).data
+    neutral = 0.0 if model is shapes.FactorVAE else 1.0
+    ours, weighted = (model(2, beta, 1).fit(X).transform(X) for beta in (neutral, 50.0))
+    vae = shapes.BetaVAE(2, 1.0, 1).fit(X).transform(X)
+    np.testing.assert_allclose(ours, vae, atol=1e-6)
+    assert np.abs(weighted - vae).max() > 1e-4
+
+
+def test_unnormalised_codes_are_half_a_sum(rng: np.random.Generator) -> None:
+    X, T = rng.random((20, 3)), rng.random((4, 3))
+    model = shapes.Unnormalised(DeepKernelPCA([2, 2], "linear", center=False)).fit(X)
+    H = np.hstack(model.model.hidden_)
+    expected = [sum(0.5 * np.exp(-((t - x) ** 2).sum() / 40000.0) * h for x, h in zip(X, H, strict=True)) for t in T]
+    np.testing.assert_allclose(model.transform(T), expected)

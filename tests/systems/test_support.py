@@ -10,8 +10,9 @@ from representer.functions import Expansion, Stacked
 from representer.kernels import Gaussian, Laplacian, Linear
 from representer.operators import CurlFree, Decomposable, Representation, Separate
 from representer.operators.joint import OutputMean
-from representer.samples import HeldSamples
-from representer.systems.support import Support
+from representer.samples import HeldSamples, evenly_spaced
+from representer.systems.scalar import SampleWeights
+from representer.systems.support import MOST_NOISE, PointSupport, Support
 
 HOW = Representation(torch.float64)
 
@@ -29,17 +30,38 @@ def data():
 
 def test_support_is_what_a_gaussian_process_has_learned(data):
     X, new = data
-    alpha = 0.02
+    alpha = 0.001
     process = GaussianProcessRegressor(RBF(1.3), alpha=len(X) * alpha, optimizer=None).fit(X, np.zeros(len(X)))
     _, deviation = process.predict(new, return_std=True)
     np.testing.assert_allclose(Support.of(_function(X), alpha)(new), 1 - deviation**2, atol=1e-10)
+
+
+def test_noisy_targets_take_no_support_from_the_neighbours_of_samples(data):
+    X, new = data
+    most = Support.of(_function(X), 100.0)
+    np.testing.assert_allclose(most(new), Support.of(_function(X), MOST_NOISE / len(X))(new))
+    assert most(X).min() > 1 / (1 + MOST_NOISE) - 1e-12  # one sample alone explains so much of itself
+    np.testing.assert_allclose(Support.of(_function(X, Decomposable(5.0 * Gaussian(1.3))), 100.0)(new), most(new))
+
+
+def test_few_points_are_a_fit_to_them_with_the_same_alpha(data):
+    X, new = data
+    w = np.linspace(1, 2, len(X))
+    for weights in (None, w):
+        whole = SampleWeights(Gaussian(1.3), X, 0.02 * (len(X) if weights is None else w.sum()), True, HOW, weights)
+        few, rows = PointSupport(whole).some(9), evenly_spaced(len(X), 9)
+        own = np.ones(9) if weights is None else w[rows]
+        K, k = Gaussian(1.3)(X[rows]).numpy(), Gaussian(1.3)(new, X[rows]).numpy()
+        W = K + 0.02 * np.diag(own.sum() / own)
+        np.testing.assert_allclose(few(new), (k * np.linalg.solve(W, k.T).T).sum(1))
+    assert PointSupport(whole).some(25) == PointSupport(whole)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("grouped", [False, True])
 def test_left_out_support_is_that_of_refits(data, weighted, grouped):
     X, _ = data
-    n, alpha = len(X), 0.02
+    n, alpha = len(X), 0.001
     w = np.linspace(0, 2, n) if weighted else np.ones(n)
     groups = np.arange(n) // 3 if grouped else np.arange(n)
     held = HeldSamples(np.empty(0), X, np.zeros((n, 1)), w if weighted else None, groups if grouped else None)
@@ -77,7 +99,7 @@ def test_outputs_that_are_not_alike_have_the_mean_of_their_kernels(data, kernel)
     K = torch.stack([torch.stack([kernel.dense(x[None], z[None], 2).trace() / 2 for z in X]) for x in new])
     np.testing.assert_allclose(k(new, X), K)
     np.testing.assert_allclose(k.diag(new), torch.stack([k(x[None])[0, 0] for x in new]))
-    support = Support.of(_function(X.numpy(), kernel, 2), 0.01)
-    W = k(X) + 0.01 * len(X) * torch.eye(len(X))
+    support = Support.of(_function(X.numpy(), kernel, 2), 0.001)
+    W = k(X) + 0.001 * len(X) * torch.eye(len(X))
     np.testing.assert_allclose(support(new.numpy()), ((K @ torch.linalg.inv(W)) * K).sum(1) / k.diag(new), atol=1e-10)
     assert support.bounded

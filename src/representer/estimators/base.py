@@ -273,7 +273,8 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         Parameters
         ----------
         path : str or path
-            The file, ``"model.representer"`` for instance; in a folder it is given that name.
+            The file, ``"model.representer"`` for instance; in a folder it is given that name. Folders on the way to it
+            that do not exist are made.
         compress : bool or int, default=False
             Are its bytes compressed (deflate), and at which level from 1 to 9?
 
@@ -460,11 +461,12 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
     def support(self, X: Data) -> np.ndarray:
         """How much of each input the training samples explain: near 1 among them, 0 far from all.
 
-        s(x) = k_xᵀW⁻¹k_x / k(x, x), W = K + n·alpha: one minus the variance that a Gaussian process has left at x, as a
-        share of the one it began with. Of a stack it is the mean by its weights, and of layers the least of theirs;
-        kernels with unbounded k(x, x), such as the linear one, do not count beside others, and alone they say which
-        directions the samples explain, not how far away x is (with a warning). Landmarks stand for the samples of a fit
-        that has some. Inputs with less than ``support_threshold_`` are unlike the training data.
+        s(x) = k_xᵀW⁻¹k_x / k(x, x), W = K + noise: one minus the variance that a Gaussian process has left at x, as a
+        share of the one it began with. The noise is n·alpha, at most 3 % of the mean k(x, x), however noisy targets
+        are. Of a stack it is the mean by its weights, and of layers the least of theirs; kernels with unbounded
+        k(x, x), such as the linear one, do not count beside others, and alone they say which directions the samples
+        explain, not how far away x is (with a warning). Landmarks stand for the samples of a fit that has some. Inputs
+        with less than ``support_threshold_`` are unlike the training data.
 
         Parameters
         ----------
@@ -788,7 +790,8 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
     def relevance_(self) -> np.ndarray:
         """How much each column matters: the share of the variance of the answers that is lost without it (n_features,).
 
-        The answers are predictions, probabilities of classes, or components. See ``inspection.relevance``.
+        The answers are predictions, probabilities of classes, or components. See ``inspection.relevance``. Of a frame,
+        ``dict(zip(model.feature_names_in_, model.relevance_))`` gives them their names.
         """
         check_is_fitted(self)
         X = columns_to_ask(getattr(self, "X_fit_", None))

@@ -19,7 +19,7 @@ from representer.functions.embedding import (
     herd_rows,
     mean_embedding,
 )
-from representer.functions.features import FeatureFunction, KernelMap, StoredFeatures
+from representer.functions.features import FadingFeatures, FeatureFunction, KernelMap, StoredFeatures
 
 __all__ = [
     "Chain",
@@ -29,6 +29,7 @@ __all__ = [
     "Embedding",
     "EmbeddingFunction",
     "Expansion",
+    "FadingFeatures",
     "FeatureFunction",
     "FeatureNetwork",
     "Function",

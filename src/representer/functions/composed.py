@@ -14,7 +14,7 @@ from torch import Tensor
 
 from representer.approximation import FeatureMap
 from representer.functions.base import Expansion, Function, Span
-from representer.functions.features import FeatureFunction
+from representer.functions.features import FadingFeatures, FeatureFunction
 from representer.kernels import Kernel, Pullback
 from representer.operators import Decomposable, OperatorKernel, Representation
 from representer.samples import Data, count, evenly_spaced, plain, take
@@ -92,6 +92,8 @@ def function_network(function: Function) -> torch.nn.Module:
         return Composed((), function).network()
     if not isinstance(function, FeatureFunction):
         return function.network()
+    if isinstance(function, FadingFeatures):
+        return function.faded(function_network)
     if function.features.landmarks is not None and function.loaded[2]:
         return Composed((), function).network()
     how = function.features.representation

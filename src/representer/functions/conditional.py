@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
+from scipy.fft import next_fast_len
 from torch import Tensor
 
 from representer.functions.base import Function, Span
@@ -157,12 +158,11 @@ class ConditionalEmbedding(OutputFunction):
             return WeightedMean(self.weights, Y)
         moments, d = self.moments, len(self.centre)
         assert isinstance(moments, FeatureFunction) and isinstance(self.weights, FeatureFunction)
-        theta, b = moments.coefficients[:, :d], _or_zero(moments.intercept, 2 * d)[:d]
         if self.total_is_one:
-            return replace(moments, coefficients=theta, intercept=b + self.centre)
-        total = self.weights.coefficients.sum(1, keepdims=True)
-        constant = _or_zero(self.weights.intercept, 1).sum()
-        return replace(moments, coefficients=theta + total * self.centre, intercept=b + constant * self.centre)
+            return moments.part(d, self.centre)
+        total = self.weights.coefficients.sum(1, keepdims=True) * self.centre
+        first = moments.part(d, _or_zero(self.weights.intercept, 1).sum() * self.centre)
+        return replace(first, coefficients=first.coefficients + total)
 
     def distribution_moments(self, X: Data, what: str) -> Moments:
         """The moments; where the y_i stand for cells, of all samples.
@@ -184,9 +184,7 @@ class ConditionalEmbedding(OutputFunction):
         """The conditional mean E[Y | X = x] of vectors Y as a ``torch.nn.Module``."""
         Y = self.vectors("to_torch")
         if isinstance(self.moments, FeatureFunction) and self.centre is not None and self.total_is_one:
-            f, d = self.moments, len(self.centre)
-            b = 0.0 if f.intercept is None else f.intercept[:d]
-            return function_network(replace(f, coefficients=f.coefficients[:, :d], intercept=b + self.centre))
+            return function_network(self.moments.part(len(self.centre), self.centre))
         fading = self.weights if hasattr(self.weights, "faded_network") else None
         weights = self.weights if fading is None else fading.weights
         if not hasattr(weights, "expansion"):
@@ -432,8 +430,8 @@ class Lattice:
             spread.index_add_(1, index[:, j], weights * shares[:, j])
         reach = torch.arange(self.size, dtype=Y.dtype, device=Y.device) * self.step / self.h
         gaussian = torch.exp(-0.5 * reach.square()) / (self.h * (2.0 * math.pi) ** 0.5)
-        circle = torch.cat([gaussian, gaussian[1:].flip(0)])
-        length = len(circle)
+        length = next_fast_len(2 * self.size - 1, real=True)
+        circle = torch.cat([gaussian, gaussian.new_zeros(length - 2 * self.size + 1), gaussian[1:].flip(0)])
         return torch.fft.irfft(torch.fft.rfft(spread, length) * torch.fft.rfft(circle), length)[:, : self.size]
 
     def values(self, sums: Tensor, points: Tensor) -> Tensor:

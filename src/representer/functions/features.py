@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol, Self
 
 import numpy as np
 import torch
@@ -250,7 +251,62 @@ class FeatureFunction(Function):
             return None
         return take(self.features.drawn, torch.from_numpy(evenly_spaced(count(self.features.drawn), limit)))
 
-    def in_units(self, unit: float) -> FeatureFunction:
+    def in_units(self, unit: float) -> Self:
         """The function unit·f, whose coefficients are those of f times the unit."""
         b = None if self.intercept is None else in_units(unit, self.intercept)
         return replace(self, coefficients=in_units(unit, self.coefficients), intercept=b)
+
+    def part(self, columns: int, shift: np.ndarray) -> Self:
+        """The first outputs, plus a constant."""
+        b = 0.0 if self.intercept is None else self.intercept[:columns]
+        return replace(self, coefficients=self.coefficients[:, :columns], intercept=b + shift)
+
+
+class Trusting(Protocol):
+    """How much a function counts at an input: t(x) between 0 and 1."""
+
+    def __call__(self, X: Data) -> Tensor:
+        """t (q, 1)."""
+
+    def faded_network(self, network: torch.nn.Module, far: Tensor) -> torch.nn.Module:
+        """t f + (1 − t) c of a network f and a constant c (p,)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FadingFeatures(FeatureFunction):
+    """t f + (1 − t) c of a function f of features: a constant c where an input is not trusted.
+
+    Parameters
+    ----------
+    trust : Trusting
+        t.
+    far : array (p,)
+        c.
+    """
+
+    trust: Trusting
+    far: np.ndarray
+
+    def __call__(self, X: Data) -> Tensor:
+        """t f(x_i) + (1 − t) c, (n, p)."""
+        values, t = super().__call__(X), self.trust(X)
+        return t * values + (1.0 - t) * self.features.representation.tensor(self.far)
+
+    def contributions(self, X: Data) -> Tensor:
+        """The terms of f times t; what is missing to c is shared by all of them."""
+        terms, t, b = super().contributions(X), self.trust(X)[:, :, None], self.loaded[1]
+        rest = (self.features.representation.tensor(self.far) - b) / terms.shape[1]
+        return t * terms + (1.0 - t) * rest
+
+    def faded(self, network: Callable[[FeatureFunction], torch.nn.Module]) -> torch.nn.Module:
+        """The network of f, which another function makes, faded."""
+        alone = FeatureFunction(self.features, self.coefficients, self.intercept)
+        return self.trust.faded_network(network(alone), self.features.representation.tensor(self.far))
+
+    def in_units(self, unit: float) -> Self:
+        """The function unit·f, which fades to unit·c."""
+        return replace(super().in_units(unit), far=in_units(unit, self.far))
+
+    def part(self, columns: int, shift: np.ndarray) -> Self:
+        """The first outputs, plus a constant."""
+        return replace(super().part(columns, shift), far=self.far[:columns] + shift)

@@ -22,6 +22,7 @@ from representer.values import is_count
 # -- what large fits look at ------------------------------------------------------------------------------------------
 HEURISTIC_ROWS = 10_000  # evenly spaced samples decide the words in a kernel
 SEARCH_ROWS = 1500  # random samples on which the hyperparameters of an approximate fit are learned
+WHOLE_FACTOR_ROWS = 500  # targets whose Gram matrix a search takes to the last digit
 HELD_ROWS = 5000  # random samples over which leave-one-out errors of a fit by sums are averaged
 PILOT_LANDMARKS = 2000  # landmarks whose normal equations choose alpha for conjugate gradients
 DIRECT_LIMIT = 6000  # features up to which normal equations are formed; conjugate gradients above
@@ -46,6 +47,7 @@ STRUCTURED_ROWS = 2000  # random samples on which an exact fit chooses its numbe
 # -- embeddings -------------------------------------------------------------------------------------------------------
 SEARCH_LIMIT = 10_000  # samples up to which the search of an approximate embedding classifier looks at all of them
 SMALLEST_SEARCH = 500  # samples that such a search looks at in any case
+SUPPORT_ROWS = 1000  # samples or landmarks that say of an input how far from all it is
 MIDDLE_ROWS = 500  # samples whose mean is the middle of features beside a constant
 
 KEY_BLOCK = 2**20

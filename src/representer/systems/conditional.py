@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from representer.approximation import Approximation, FeatureMap, Landmarks, Nystroem, approximation_error
-from representer.functions import ConditionalEmbedding, FeatureFunction, StoredFeatures
+from representer.functions import ConditionalEmbedding, FadingFeatures, FeatureFunction, StoredFeatures
 from representer.functions.conditional import best_bandwidth, middle, proper
 from representer.kernels import Kernel, is_bounded
 from representer.linalg import by_rows, note_residual, pivoted_cholesky, room_beside_sums, row_blocks, solve_blocks
@@ -28,7 +28,20 @@ from representer.systems.base import Criterion, Groups, System, probes, relative
 from representer.systems.ridge import AlphaRule, SummedSystem, normal_equations, summed_system
 from representer.systems.scalar import DenseSystem, SampleWeights
 from representer.systems.sums import NormalStep, NormalSums, add_gram
-from representer.systems.support import faded
+from representer.systems.support import FadingWeights, PointSupport, Trust, point_support
+
+# The share of the Gram matrix of many targets that a search may miss: hyperparameters keep four digits, and where all
+# eigenvalues count, as those of a Laplacian do, a third of the time is saved.
+SEARCHED = 1e-3
+
+
+class EmbeddingRisk(NamedTuple):
+    """What a bound of the risk of an embedding is made of."""
+
+    loss: float  # the mean ‖l(·, y_i) − f(x_i)‖²
+    complexity: float  # r = ‖f‖√(sup k(x, x))
+    supremum: float  # sup l(y, y)
+    n: int
 
 
 # -- weights of all samples -------------------------------------------------------------------------------------------
@@ -81,14 +94,17 @@ class WeightSystem(System):
     def judged(self, criterion: str | None) -> tuple[ConditionalEmbedding, Tensor | None]:
         """The fitted embedding with what left-out samples decide: where it fades far from all samples, its bandwidth.
 
-        Without a criterion, and of many samples, nothing is decided. The second value has the log densities of the
-        samples that decided on the bandwidth.
+        Without a criterion nothing is decided, of many samples no bandwidth. The second value has the log densities of
+        the samples that decided on it.
         """
         function, weights, log_densities = self.function(), self.weights, None
-        if len(weights.anchors) > limits.HELD_ROWS // 2 or criterion is None:
+        few = len(weights.anchors) <= limits.HELD_ROWS // 2
+        if criterion is not None and fades(weights.kernel, intercept=weights.intercept):
+            support = PointSupport(weights, groups=self.groups)
+            trust = Trust.of(support if few else support.some(limits.SUPPORT_ROWS))
+            function = replace(function, weights=FadingWeights(weights, trust))
+        if not few or criterion is None:
             return function, None
-        if weights.intercept and weights.kernel.domain != "gram" and is_bounded(weights.kernel):
-            function = replace(function, weights=faded(weights, self.groups))
         if function.kernel.domain == "vectors" and function.vectors("density").shape[1] == 1:
             left_out, w = self.left_out(), weights.sample_weight
             rows = np.arange(len(left_out)) if w is None else np.flatnonzero(w > 0)
@@ -163,11 +179,27 @@ class WeightSystem(System):
 
     def left_out_distances(self) -> Tensor:
         """‖l(·, y_i) − μ₋ᵢ‖ (n,) in the RKHS of the output kernel, by the embedding without sample i or its group."""
-        target, W = self.targets, self.left_out()
-        gram = target.output_kernel._gram(target.prepared_anchors, None).to(W)
+        return self._squared_distances(self.left_out()).sqrt()
+
+    def _target_gram(self) -> Tensor:
+        """L: the output kernel of the targets."""
+        return self.targets.output_kernel._gram(self.targets.prepared_anchors, None).to(self._system.matrix)
+
+    def _squared_distances(self, W: Tensor) -> Tensor:
+        """‖l(·, y_i) − Σ_j W_ij l(·, y_j)‖² (n,)."""
+        gram = self._target_gram()
         product = W @ gram
-        squares = gram.diagonal() - 2.0 * product.diagonal() + (product * W).sum(1)
-        return squares.clamp(min=0.0).sqrt()
+        return (gram.diagonal() - 2.0 * product.diagonal() + (product * W).sum(1)).clamp(min=0.0)
+
+    def risk(self) -> EmbeddingRisk:
+        """The mean squared distance of the embeddings to the samples, and the complexity of f, without an intercept."""
+        P, K, L = self.coefficients(), self._system.matrix, self._target_gram()
+        fitted = K @ P
+        squared_norm, largest = (P @ fitted * L).sum().clamp(min=0.0), K.diagonal().max()
+        loss = self._squared_distances(fitted).mean()
+        self.forget_inverse()
+        r = float((squared_norm * largest).sqrt())
+        return EmbeddingRisk(float(loss), r, float(L.diagonal().max()), len(K))
 
     def leverage(self) -> Tensor:
         """The own weight w_i(x_i) (n, 1) of each sample: 1 − noise·P_ii; zero without a weight."""
@@ -227,7 +259,8 @@ class Cells:
         similar = self.kernel._gram(Y, self.landmarks)
         found = (similar - self._halves).argmax(1)  # of least l(y, y) − 2 l(y, z) + l(z, z)
         if isinstance(Y, Tensor):
-            far = (similar == 0).all(1)  # too far for digits of the kernel
+            eps = torch.finfo(similar.dtype).eps
+            far = (similar <= eps * self._halves).all(1)  # too far for digits of the difference
             if bool(far.any()):
                 found[far] = torch.cdist(Y[far], self.landmarks).argmin(1)
         return found
@@ -264,7 +297,7 @@ class CellStep(Step):
     @property
     def bytes_per_row(self) -> int:  # type: ignore[override]
         """Columns, features, those in double, and the similarities of outputs."""
-        return 8 * (3 * self.features.n_features + 2 * self.width)
+        return 8 * 2 * (self.features.n_features + self.width) + self.features.bytes_per_row
 
     def numbers(self, Y: Tensor) -> Tensor:
         """The number of the cell that each of some outputs falls into."""
@@ -327,6 +360,10 @@ class CellSystem(SummedSystem):
     scale: float | None = None
     first_alpha: float | None = None
 
+    def risk(self) -> EmbeddingRisk:
+        """Refused: the embeddings are sums over cells, whose distance to the samples is not known."""
+        raise ValueError("risk_bound rests on a theorem that is for exact fits: fit without an approximation.")
+
     @cached_property
     def step(self) -> CellStep:
         """The sums of the fit."""
@@ -356,8 +393,16 @@ class CellSystem(SummedSystem):
         return super().settled(alpha)
 
     def judged(self, criterion: str | None) -> tuple[ConditionalEmbedding, Tensor | None]:
-        """The fitted embedding: of cells, left-out samples decide no more."""
-        return self.function(), None
+        """The fitted embedding, which fades far from all samples; of cells, left-out samples decide no more."""
+        function, sums = self.function(), self.sums
+        if criterion is None or not fades(self.features.kernel, intercept=self.fit_intercept):
+            return function, None
+        points = point_support(self.features.span(), self.alpha, None, self.held, intercept=True, most_noise=np.inf)
+        trust, far = Trust.of(points.some(limits.SUPPORT_ROWS)), sums.target_sum / sums.weight
+        moments, r = function.moments, self.step.n_cells
+        if isinstance(moments, FeatureFunction):
+            moments = fading(moments, trust, far[r:].copy())
+        return replace(function, weights=fading(function.weights, trust, far[:r].copy()), moments=moments), None
 
     def influence(self, X: Data, values: Tensor | None = None) -> Tensor:
         """Refused: samples are summed."""
@@ -392,15 +437,19 @@ class CellSystem(SummedSystem):
         intercept = self.fit_intercept
         return replace(self.targets, weights=weights, moments=moments, shares=shares, total_is_one=intercept)
 
-    def regressed(self, samples: Samples) -> FeatureFunction:
-        """E[g(Y) | X = x] as a function of x from samples whose targets are g(y): their ridge regression."""
+    def regressed(self, samples: Samples, trust: Trust | None = None) -> FeatureFunction:
+        """E[g(Y) | X = x] as a function of x from samples whose targets are g(y): their ridge regression.
+
+        With a trust, it goes to the mean of all g(y) where an input is not trusted.
+        """
         width = samples.rows(np.arange(1)).Y.shape[1]
         limit = room_beside_sums(self.memory_limit, self.map.n_features, width, held=0)
         sums = samples.total(NormalStep(self.map), limit=limit)
         frame = None if self.frame is None else self.frame.map(torch.from_numpy)
         ridge = normal_equations(sums, self.operator, self.fit_intercept, frame)
         theta = ridge.coefficients(self.alpha)
-        return FeatureFunction(self.features, plain(theta, copy=True), plain(ridge.intercepts(theta), copy=True))
+        f = FeatureFunction(self.features, plain(theta, copy=True), plain(ridge.intercepts(theta), copy=True))
+        return f if trust is None else fading(f, trust, plain(sums.target_sum / sums.weight, copy=True))
 
     def joined(self, samples: Samples, source: TargetSource) -> Self:
         """The system with more samples in memory and their targets, at the same alpha."""
@@ -413,18 +462,30 @@ class CellSystem(SummedSystem):
         return replace(self)
 
 
-def target_factor(gram: Tensor, like: Tensor | None = None) -> Tensor:
+def fades(kernel: Kernel, *, intercept: bool) -> bool:
+    """Can a distribution go to that of all targets far from all samples: does k fade, and do weights sum to one?"""
+    return intercept and kernel.domain != "gram" and is_bounded(kernel)
+
+
+def fading(function: FeatureFunction, trust: Trust, far: np.ndarray) -> FadingFeatures:
+    """The function where inputs are trusted, a constant (p,) where they are not."""
+    return FadingFeatures(function.features, function.coefficients, function.intercept, trust=trust, far=far)
+
+
+def target_factor(gram: Tensor, like: Tensor | None = None, tol: float = 0.0) -> Tensor:
     """R with RRᵀ = L: to this tolerance the RKHS is spanned by few of the samples, which is what the criteria cost."""
     dtype = (gram if like is None else like).dtype
-    factor, _ = pivoted_cholesky(gram, tol=torch.finfo(dtype).eps ** 0.75)
+    factor, _ = pivoted_cholesky(gram, tol=max(tol, torch.finfo(dtype).eps ** 0.75))
     return factor.contiguous()
 
 
 def searched_factor(targets: ConditionalEmbedding, source: TargetSource, rows: Tensor) -> Tensor:
-    """R with RRᵀ = L at some rows: of the targets of an exact fit, rows of the factor of all of them."""
-    if targets.anchors is not None:
-        return target_factor(repaired_gram(targets.output_kernel, targets.prepared_anchors)[0])[rows]
-    return target_factor(repaired_gram(targets.output_kernel, source.prepared(source.rows(rows.numpy())))[0])
+    """R with RRᵀ ≈ L at some rows: of the targets of an exact fit, rows of the factor of all of them."""
+    exact = targets.anchors is not None
+    values = targets.prepared_anchors if exact else source.prepared(source.rows(rows.numpy()))
+    tol = SEARCHED if count(values) > limits.WHOLE_FACTOR_ROWS else 0.0
+    factor = target_factor(repaired_gram(targets.output_kernel, values)[0], tol=tol)
+    return factor[rows] if exact else factor
 
 
 def cell_kernel(function: ConditionalEmbedding) -> Kernel:

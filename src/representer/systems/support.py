@@ -20,6 +20,9 @@ from representer.samples import rows as limits
 from representer.systems.base import Groups
 from representer.systems.scalar import SampleWeights
 
+# At a sample all but this share of k(x, x) is explained, however noisy the targets: alpha may be large where they say
+# little, and then only many neighbours would be support.
+MOST_NOISE = 0.03
 # Up to so many points the factor of a fit stays at hand for the first question; beyond, it is computed again.
 KEPT_FACTOR = 2000
 
@@ -91,6 +94,18 @@ class PointSupport:
         everything[rows] = shares
         return everything
 
+    def some(self, size: int) -> PointSupport:
+        """The support by evenly spaced points, at most so many, as that of a fit to them with the same alpha."""
+        own, n = self.weights, len(self)
+        if n <= size:
+            return self
+        rows, w = limits.evenly_spaced(n, size), own.sample_weight
+        share = size / n if w is None else float(w[rows].sum() / w.sum())
+        points = take(own.anchors, torch.from_numpy(rows))
+        few = replace(own, anchors=points, shift=share * own.shift, sample_weight=None if w is None else w[rows])
+        groups = None if self.groups is None else self.groups[rows]
+        return replace(self, weights=few, groups=groups)
+
     def at_rest(self) -> PointSupport:
         """The same without a large factor."""
         return self if len(self) <= KEPT_FACTOR else replace(self, weights=replace(self.weights))
@@ -151,7 +166,7 @@ class Support:
         layers = [(span, a) for span, a in zip(spans, alphas, strict=True) if is_bounded(span.kernel)]
         bounded, layers = bool(layers), layers or [(spans[-1], alpha)]
         drawn = any(span.points is None for span, _ in layers)
-        parts = tuple(_points(span, a, samples, held) for span, a in layers)
+        parts = tuple(point_support(span, a, samples, held) for span, a in layers)
         return cls(parts, None, bounded, None if held is None or drawn else held.X)
 
     @classmethod
@@ -209,18 +224,25 @@ class Support:
         vars(self).update(state)
 
 
-def _points(span: Span, alpha: float | None, samples: HeldSamples | None, held: HeldSamples | None) -> PointSupport:
-    """The support of the points of a span, or of samples where it has none."""
+def point_support(
+    span: Span,
+    alpha: float | None,
+    samples: HeldSamples | None,
+    held: HeldSamples | None,
+    *,
+    intercept: bool = False,
+    most_noise: float = MOST_NOISE,
+) -> PointSupport:
+    """The support of the points of a span, or of samples where it has none; the noise is at most a share of k(x, x)."""
     points, w, groups = span.points, span.weights, None
     if points is None:
         points, w, groups = _some_samples(held if held is not None else samples)
     elif samples is not None and held is None and len(samples.X) == len(points):
         w, groups = samples.weights if w is None else w, samples.groups
     n = len(points)
-    total = float(n if w is None else w.sum())
-    if alpha is None:
-        alpha = _mean_diagonal(span, points) / n
-    weights = SampleWeights(span.kernel, points, total * float(alpha), False, span.representation, w)
+    total, scale = float(n if w is None else w.sum()), _mean_diagonal(span, points)
+    shift = min(total * (scale / n if alpha is None else float(alpha)), most_noise * scale)
+    weights = SampleWeights(span.kernel, points, shift, intercept, span.representation, w)
     return PointSupport(weights, span.inner, groups)
 
 
@@ -244,26 +266,58 @@ def _mean_diagonal(span: Span, points: Data) -> float:
     return float(kernel._diag(how.inputs(kernel, points)).mean())
 
 
-# -- weights of samples far from all of them --------------------------------------------------------------------------
+# -- answers far from all samples --------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Trust(Function):
+    """t(x) = min(1, s(x)/reference)^power: how much an answer counts where the points support x by s(x).
+
+    Parameters
+    ----------
+    support : PointSupport
+        s.
+    reference, power : float
+        From which support on answers are what they are, and how fast they fade below it.
+    """
+
+    support: PointSupport
+    reference: float
+    power: float
+
+    @classmethod
+    def of(cls, support: PointSupport) -> Trust:
+        """Full trust wherever an input has a hundredth of the support of any point that is left out."""
+        left_out, w = support.left_out(), support.weights.sample_weight
+        least = float((left_out if w is None else left_out[torch.from_numpy(w > 0)]).min())
+        support = replace(support, groups=None)
+        return cls(support, max(FAINT * least, float(torch.finfo(torch.float64).tiny)), POWERS[0])
+
+    def __call__(self, X: Data) -> Tensor:
+        """The trust (q, 1)."""
+        return trust(self.support(X), self.reference, self.power)[:, None]
+
+    def faded_network(self, network: torch.nn.Module, far: Tensor) -> torch.nn.Module:
+        """t f(x) + (1 − t) c of a network f and a constant c (p,)."""
+        return FadingNetwork(self, network, far).cpu()
+
+
 @dataclass(frozen=True)
 class FadingWeights(Function):
-    """t w(x) + (1 − t) π, with trust t = min(1, s/reference)^power: equal weights π where nothing supports x.
+    """t w(x) + (1 − t) π: the weights of all samples in the fit, π, where an input is not trusted.
 
     Parameters
     ----------
     weights : SampleWeights
         w.
-    reference, power : float
-        From which support s on weights are w, and how fast they fade below it.
+    trust : Trust
+        t.
     """
 
     weights: SampleWeights
-    reference: float
-    power: float
+    trust: Trust
 
     @property
     def anchors(self) -> Data:
-        """The training inputs, from which the support is measured."""
+        """The training inputs."""
         return self.weights.anchors
 
     @property
@@ -273,18 +327,14 @@ class FadingWeights(Function):
         shares = torch.ones(len(self.weights.anchors), dtype=torch.float64) if w is None else torch.from_numpy(w)
         return how.tensor(shares / shares.sum())
 
-    def _trust(self, X: Data) -> Tensor:
-        """The trust (q, 1)."""
-        return trust(PointSupport(self.weights)(X), self.reference, self.power)[:, None]
-
     def __call__(self, X: Data) -> Tensor:
         """The weights of the training samples as rows, (q, n)."""
-        t = self._trust(X)
+        t = self.trust(X)
         return t * self.weights(X) + (1.0 - t) * self.shares
 
     def combined(self, X: Data, values: Tensor) -> Tensor:
         """The combinations (q, p) of values (n, p) of the samples, in blocks: no q × n matrix exists."""
-        t = self._trust(X)
+        t = self.trust(X)
         return t * self.weights.combined(X, values) + (1.0 - t) * (self.shares @ values)
 
     def cancellation(self, limit: int = 16, size: float = 0.0) -> float:
@@ -297,18 +347,18 @@ class FadingWeights(Function):
 
     def faded_network(self, network: torch.nn.Module, Y: Tensor) -> torch.nn.Module:
         """A network of the values Yᵀw(x) of weights that do not fade, as the one of those that do."""
-        return FadingNetwork(self, network, self.shares @ Y).cpu()
+        return self.trust.faded_network(network, self.shares @ Y)
 
 
 class FadingNetwork(torch.nn.Module):
-    """t f(x) + (1 − t) c of a network f and a constant c, with the trust t of fading weights."""
+    """t f(x) + (1 − t) c of a network f and a constant c, with the trust t."""
 
     inverse: Tensor
     far: Tensor
 
-    def __init__(self, fading: FadingWeights, network: torch.nn.Module, far: Tensor):
+    def __init__(self, trust: Trust, network: torch.nn.Module, far: Tensor):
         super().__init__()
-        self.solved, self.reference, self.power = fading.weights.solved, fading.reference, fading.power
+        self.solved, self.reference, self.power = trust.support.weights.solved, trust.reference, trust.power
         self.network = network
         system = self.solved.system
         self.register_buffer("inverse", system._solve(torch.eye(len(system.matrix)).to(system.matrix)).detach())
@@ -327,13 +377,6 @@ def trust(support: Tensor, reference: float, power: float) -> Tensor:
     """min(1, s/reference)^power: how much an answer counts where the support is s."""
     share = (support.double() / reference).clamp(max=1.0)  # in single precision a small reference would be zero
     return (share**power).to(support)
-
-
-def faded(weights: SampleWeights, groups: np.ndarray | None) -> FadingWeights:
-    """Weights that are those of the fit wherever an input has a hundredth of the support of any left-out sample."""
-    left_out, w = PointSupport(weights, groups=groups).left_out(), weights.sample_weight
-    least = float((left_out if w is None else left_out[torch.from_numpy(w > 0)]).min())
-    return FadingWeights(weights, max(FAINT * least, float(torch.finfo(torch.float64).tiny)), POWERS[0])
 
 
 # Inputs whose support is less than this share of that of any left-out sample have lost the weights of the fit.
