@@ -393,6 +393,25 @@ def test_validation_minimises_the_task_loss_by_refits(rng):
         assert len(set(losses)) > 1
 
 
+@pytest.mark.parametrize("operator", ["kpca", "covariance", "conditional_covariance"])
+def test_validation_computes_the_operator_of_each_fold_anew(operator, rng):
+    """Of few samples, where leave-one-out with the operator of all is another number."""
+    X, Y = rng.normal(size=(9, 2)), rng.normal(size=(9, 3))
+    options = {"output_kernel": "linear", "decoder": "direct", "operator": operator}
+    grid = {"alpha": [1e-3, 1e-1], "criterion": "validation", "cv": 9}
+    model = StructuredPredictor(Gaussian(1.0), **options, **grid).fit(X, Y)
+    chosen = {"alpha": model.alpha_, "operator": model.operator_}
+    for numbers in (chosen, {**chosen, "alpha": 1e-3}, {**chosen, "alpha": 1e-1}):
+        refit = StructuredPredictor(Gaussian(1.0), **{**options, **numbers})
+        rest = [np.flatnonzero(np.arange(9) != i) for i in range(9)]
+        errors = [((Y[i] - refit.fit(X[r], Y[r]).predict(X[i : i + 1])[0]) ** 2).sum() for i, r in enumerate(rest)]
+        if numbers is chosen:
+            np.testing.assert_allclose(model.criterion_value_, np.mean(errors), rtol=1e-8)
+        assert np.mean(errors) >= model.criterion_value_ * (1 - 1e-8)
+    fixed_operator = StructuredPredictor(Gaussian(1.0), **{**options, **chosen, "alpha": [model.alpha_]}).fit(X, Y)
+    assert abs(fixed_operator.criterion_value_ / model.criterion_value_ - 1) > 1e-3
+
+
 def test_validation_by_the_distance_in_the_rkhs(data):
     X, Y, _, _ = data
     model = StructuredPredictor("rbf", criterion="validation", operator="kpca", cv=3, random_state=0).fit(X, Y)

@@ -20,6 +20,7 @@ from papers import (
 )
 from papers.claims import at_most, not_worse
 from papers.kadri import faces, labels, operators, table2
+from papers.kadri.margin import features, margin_chain
 from papers.results import Measurements
 from representer import OperatorRidge, StructuredPredictor
 from representer.kernels import Gaussian, Positionwise
@@ -119,6 +120,11 @@ def test_words_are_represented_as_in_the_paper() -> None:
     np.testing.assert_allclose(gram, expected, rtol=1e-10)
 
 
+def test_easy_words_are_read_by_a_max_margin_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table2, "PASSES", 5)
+    assert table2.margin_result(words(40), np.arange(30), np.arange(30, 40))[table2.ERROR] < 5.0
+
+
 @pytest.mark.parametrize("alpha", [None, 0.01])
 def test_easy_words_are_read(alpha: float | None) -> None:
     bunch = words(60)
@@ -142,6 +148,28 @@ def test_viterbi_against_all_paths() -> None:
     np.testing.assert_allclose(np.exp(markov_scores([[0, 1, 1]], 2)).sum(1), 1.0)
 
 
+def test_the_max_margin_chain_minimises_its_objective() -> None:
+    """Against the maximum over all paths: the gap between the primal objective and the dual one closes."""
+    rng = np.random.default_rng(0)
+    paths = [rng.integers(0, 3, 3) for _ in range(8)]
+    words = [np.eye(3)[path] + 0.3 * rng.standard_normal((3, 3)) for path in paths]
+    decay = 0.1
+    chain, gap = margin_chain(words, paths, 3, decay, passes=60)
+    w = np.concatenate([chain.symbols.ravel(), chain.transitions.ravel()])
+
+    def objective(w: np.ndarray) -> float:
+        losses = [
+            max((path != p).mean() - w @ (features(word, path, 3) - features(word, p, 3)) for p in every)
+            for word, path in zip(words, paths, strict=True)
+        ]
+        return 0.5 * decay * float(w @ w) + float(np.mean(losses))
+
+    every = [np.array(p) for p in product(range(3), repeat=3)]
+    assert 0 <= gap < 1e-2
+    for _ in range(20):
+        assert objective(w + 0.1 * rng.standard_normal(w.shape)) > objective(w) - gap
+
+
 # --- faces -----------------------------------------------------------------------------------------------------------
 def test_the_joint_kernel_of_patches_is_a_ridge_regression_with_a_diagonal_operator(
     monkeypatch: pytest.MonkeyPatch,
@@ -155,7 +183,7 @@ def test_the_joint_kernel_of_patches_is_a_ridge_regression_with_a_diagonal_opera
     pixels, windows = side * side, square_patches(side, side, faces.PATCH, faces.PATCH - faces.OVERLAP)
     assert len(windows) == 4 and all(len(w) == 64 for w in windows)
     kernel = Patchwise(Gaussian(2.0), windows)
-    alpha = OperatorRidge(kernel, fit_intercept=False).fit(X, Y - Y.mean(0)).alpha_
+    alpha = OperatorRidge(kernel, alpha=faces.ALPHAS, fit_intercept=False).fit(X, Y - Y.mean(0)).alpha_
 
     def operator(x: np.ndarray, z: np.ndarray) -> np.ndarray:
         diagonal = np.zeros(pixels)
@@ -193,8 +221,20 @@ def test_label_methods_on_a_few() -> None:
         labels.chain_result(split),
     ):
         assert result[labels.HAMMING] < 0.15
-        assert result[labels.MICRO] < 0.3
+        assert result[labels.MICRO] < 0.3 and result[labels.EACH] < 0.3
     assert labels.nearest_set_result(split)[labels.HAMMING] < 0.15
+
+
+def test_thresholds_are_those_of_label_sets() -> None:
+    """The rule of the rivals gives the answers of the decoder, which has the same held-out values."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(90, 3))
+    Y = (X @ rng.normal(size=(3, 4)) + 0.5 * rng.normal(size=(90, 4)) > 0.8).astype(int)
+    split = labels.Split((Gaussian(2.0),), X[:60], X[60:], X[:60], X[60:], Y[:60], Y[60:])
+    model = StructuredPredictor(Gaussian(2.0), "linear", fit_intercept=True, decoder="direct").fit(X[:60], Y[:60])
+    held_out = model.decoder_.decode(model.function_.element(model.system_.left_out()))
+    answers = labels.above_thresholds(held_out, Y[:60], model.predict(X[60:]))
+    assert labels.regression_result(None, split) == labels.measures(Y[60:], answers)
 
 
 def test_independent_ridge_is_that_of_scikit_learn() -> None:

@@ -28,7 +28,7 @@ from representer.estimators.deep_regressor import (
 )
 from representer.estimators.validation import POSITIVE_OR_AUTO, Check, check_inputs, seed_of
 from representer.functions import Composed, CompositionNetwork, Expansion, Layer
-from representer.kernels import Kernel, as_kernel, one_kernel, single_kernel
+from representer.kernels import Kernel, as_kernel, is_frame, one_kernel, single_kernel
 from representer.notices import warn
 from representer.operators import OperatorKernel, as_operator_kernel, takes_gaps, takes_sparse
 from representer.problems.autoencoder import (
@@ -45,7 +45,7 @@ from representer.problems.autoencoder import (
 )
 from representer.problems.composition import Composition, squared_loss
 from representer.problems.machines import as_layer, checked_layer
-from representer.samples import Data, Samples, SparseRows, is_dask, label_columns, plain
+from representer.samples import Data, Samples, SparseRows, as_frame, frame_library, is_dask, label_columns, plain
 from representer.values import COUNT, NONE, NOT_NEGATIVE, instance_of, is_count, is_real, one_of
 
 # Landmarks of a fit in batches that has not been given any.
@@ -221,6 +221,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
     kernel_: Kernel | OperatorKernel
     training_data = ("X_fit_",)
 
+    _frame_library: str | None = None  # whose frame the training data were
     constraints: ClassVar[dict[str, Check]] = {
         **DEEP_ARGUMENTS,
         "batch_size": NONE | COUNT,
@@ -394,6 +395,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
             )
         self._keep_attributes(deep_attributes(solution))
         self._keep(problem, solution.code_layer)
+        self._frame_library = frame_library(X)
         self.X_fit_ = plain(problem.seen.inputs, copy=True)
         return self
 
@@ -610,7 +612,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
 
         Returns
         -------
-        X : ndarray of shape (n_samples, n_features), or list of objects
+        X : ndarray of shape (n_samples, n_features), list of objects, or frame of the library of the fit
             Reconstructions. With a precomputed kernel, the row numbers of training samples, or of the candidates, which
             are then given as k(candidates, X_train).
         """
@@ -622,7 +624,9 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
                     "itself. Leave candidates=None, or fit with target='kernel'."
                 )
             return plain(values)
-        return self._preimage(values, candidates, diagonal)
+        objects = self._preimage(values, candidates, diagonal)
+        library = frame_library(candidates) or self._frame_library
+        return as_frame(objects, library) if library is not None and is_frame(objects) else objects
 
     def reconstruct(self, X: Data, candidates: Data = None, diagonal: object = None) -> Data:
         """Encode and decode data: ``inverse_transform(transform(X))``.
@@ -636,7 +640,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
 
         Returns
         -------
-        X : ndarray of shape (n_samples, n_features), or list of objects
+        X : ndarray of shape (n_samples, n_features), list of objects, or frame of the library of the fit
             Reconstructions.
         """
         if is_dask(X):

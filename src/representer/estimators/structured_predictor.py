@@ -93,7 +93,7 @@ class StructuredPredictor(KernelLearner):
         The weight of ‖g‖²; several candidates, or all positive numbers, are compared by the ``criterion``.
     n_components : int or "auto", default="auto"
         The number of components of ``operator="kpca"``, at most as many as have a variance above rounding error (see
-        ``n_components_``); ``"auto"``: that of least leave-one-out error.
+        ``n_components_``); ``"auto"``: the best of all by leave-one-out, of some by validation.
     fit_intercept : bool, default=False
         Regress on what distinguishes outputs from their mean, and add the mean: principal components and covariances
         are then centred ones, as in Weston et al. (2003).
@@ -101,7 +101,9 @@ class StructuredPredictor(KernelLearner):
         How g(x) becomes an object: one of ``representer.preimage``, its name, or a function of (embedding, X). The
         default chooses among the training outputs.
     criterion : {"loo", "validation"}, default="loo"
-        The exact leave-one-out error in the RKHS of l, in closed form; or the ``task_loss`` of decoded predictions.
+        The exact leave-one-out error in the RKHS of l, in closed form; or the ``task_loss`` of decoded predictions of
+        refits without each fold. The closed form holds the operator of all samples fixed, which flatters covariances
+        and components of fewer than some dozens of samples; refits compute it anew.
     task_loss : callable or None, default=None
         For ``criterion="validation"``: ``task_loss(y_true, y_pred)``, a number or one for each sample, the lower the
         better. None: the squared distance in the RKHS of l.

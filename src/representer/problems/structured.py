@@ -52,6 +52,8 @@ COARSE, FINE = 13, 9
 FACTORS = (1.0, 2.0, 4.0)
 # By a task's loss, lengthscales of the output kernel are compared with their heuristics divided by these.
 OUTPUT_FACTORS = (4.0, 2.0, 1.0, 0.5, 0.25)
+# By a task's loss, so many numbers of components are compared, from 1 to all.
+COMPONENTS = 8
 # Values of epsilon that are compared, in units of the mean k(x, x).
 EPSILONS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 
@@ -381,17 +383,22 @@ def rescaled(kernel: Kernel, free: list[str], factors: Sequence[float]) -> Itera
 
 # -- a task's loss ----------------------------------------------------------------------------------------------------
 def validate(system: StructuredSystem, task: Task, *, keep_partial: bool) -> Choice:
-    """The setting of least task loss over the folds; the number of components is that of least leave-one-out error.
+    """The setting of least task loss over the folds, each of which has an operator of its own.
 
-    An interrupt ends it: with ``keep_partial`` the folds so far decide, if there are any.
+    Leave-one-out in closed form holds the operator of all samples fixed; with few samples that flatters covariances and
+    components. An interrupt ends it: with ``keep_partial`` the folds so far decide, if there are any.
     """
     model, pairs = system.model, system.pairs
     settings: list[tuple[Operator | None, float]] = []
     for operator in operators_to_compare(system):
         diagonal = with_all_components(system, operator)
-        for alpha in alphas_to_compare(system, diagonal.values).tolist():
-            number = left_out_error(model, diagonal, alpha)[1] if model.opens_operator else None
-            settings.append((operator if number is None else PrincipalComponents(number), alpha))
+        operators = [operator]
+        if isinstance(operator, PrincipalComponents) and model.opens_operator:
+            assert diagonal.vectors is not None
+            numbers = np.geomspace(1, diagonal.vectors.shape[1], COMPONENTS).round().astype(int)
+            operators = [PrincipalComponents(number) for number in np.unique(numbers).tolist()]
+        alphas = alphas_to_compare(system, diagonal.values).tolist()
+        settings += [(operator, alpha) for operator in operators for alpha in alphas]
     totals, seen, message = np.zeros(len(settings)), 0.0, None
     known, splits = pairs.known(pairs.weights), task.splits(pairs)
     weights = np.ones(len(pairs)) if known is None else plain(known)
