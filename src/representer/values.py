@@ -575,6 +575,7 @@ def _few_digits(argument: Any) -> str:
     return f"[{array.min():.4g} … {array.max():.4g}], shape {tuple(array.shape)}"
 
 
+@functools.cache  # a search asks at every step, and a signature is slow to read
 def _defaults(constructor: Callable[..., None]) -> dict[str, Any]:
     """The arguments of a constructor, each with its default."""
     if constructor is object.__init__:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
+from scipy.fft import next_fast_len
 from torch import Tensor
 
 from representer.functions.base import Function, Span
@@ -429,8 +430,8 @@ class Lattice:
             spread.index_add_(1, index[:, j], weights * shares[:, j])
         reach = torch.arange(self.size, dtype=Y.dtype, device=Y.device) * self.step / self.h
         gaussian = torch.exp(-0.5 * reach.square()) / (self.h * (2.0 * math.pi) ** 0.5)
-        circle = torch.cat([gaussian, gaussian[1:].flip(0)])
-        length = len(circle)
+        length = next_fast_len(2 * self.size - 1, real=True)
+        circle = torch.cat([gaussian, gaussian.new_zeros(length - 2 * self.size + 1), gaussian[1:].flip(0)])
         return torch.fft.irfft(torch.fft.rfft(spread, length) * torch.fft.rfft(circle), length)[:, : self.size]
 
     def values(self, sums: Tensor, points: Tensor) -> Tensor:

@@ -463,12 +463,12 @@ class Decomposable(OperatorKernel):
 
     def apply(self, X: Data, anchors: Data, coefficients: Tensor) -> Tensor:
         """The product k(X, Z) C A for anchors Z and coefficients C."""
-        image = self.kernel._product(X, anchors, coefficients)
-        return image if isinstance(self._operator, Identity) else image @ self._matrix(coefficients)
+        return self.mixed(self.kernel._product(X, anchors, coefficients))
 
-    def _matrix(self, coefficients: Tensor) -> Tensor:
-        """A as a matrix that fits the coefficients."""
-        return self._operator.as_matrix(coefficients.shape[-1], coefficients)
+    def mixed(self, rows: Tensor) -> Tensor:
+        """The product C A for rows C (..., p); the identity costs nothing."""
+        operator = self._operator
+        return rows if isinstance(operator, Identity) else rows @ operator.as_matrix(rows.shape[-1], rows)
 
     def diag(self, X: Data, p: int) -> Tensor:
         """The products k(x_i, x_i) A_jj."""
@@ -538,8 +538,8 @@ class _OfView(Wrapped):
     def _diag(self, X: Data) -> Tensor:
         return self.kernel._diag(self._view(X))
 
-    def _product(self, X: Data, Y: Data, coefficients: Tensor) -> Tensor:
-        return self.kernel._product(self._view(X), self._view(Y), coefficients)
+    def _product(self, X: Data, Y: Data, coefficients: Tensor, middle: Tensor | None = None) -> Tensor:
+        return self.kernel._product(self._view(X), self._view(Y), coefficients, middle)
 
     def __repr__(self) -> str:
         return repr(self.kernel)

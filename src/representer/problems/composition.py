@@ -201,6 +201,8 @@ def convex_loss(name: str, intercept: bool, **options: float) -> Loss:
 
 # An evaluation with its gradient keeps about this many matrices of the outer kernel's size for each restart.
 MATRICES_PER_EVALUATION = 6
+# So many bytes of them are at work at a time: beyond the processor's caches a batch is slower than its members alone.
+CACHED_BYTES = 8 * 2**20
 
 
 class Composition(Value):
@@ -433,12 +435,13 @@ class DeepProblem:
         return total
 
     def value_and_gradient(self, points: Tensor) -> tuple[Tensor, Tensor]:
-        """J (b,) and its gradient (b, m), in batches that fit into memory."""
+        """J (b,) and its gradient (b, m), in batches that fit into caches, or into the memory of a device."""
         if len(points) == 1:
             return self._evaluated(points)
         matrix = len(self.rows) * (len(self.rows) if self.landmarks is None else len(self.landmarks))
         per_restart = MATRICES_PER_EVALUATION * matrix * self.Y.element_size()
-        parts = [self._evaluated(points[block]) for block in row_blocks(len(points), per_restart)]
+        limit = CACHED_BYTES if points.device.type == "cpu" else None
+        parts = [self._evaluated(points[block]) for block in row_blocks(len(points), per_restart, limit)]
         values, gradients = zip(*parts, strict=True)
         return torch.cat(values), torch.cat(gradients)
 

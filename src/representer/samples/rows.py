@@ -22,6 +22,7 @@ from representer.values import is_count
 # -- what large fits look at ------------------------------------------------------------------------------------------
 HEURISTIC_ROWS = 10_000  # evenly spaced samples decide the words in a kernel
 SEARCH_ROWS = 1500  # random samples on which the hyperparameters of an approximate fit are learned
+WHOLE_FACTOR_ROWS = 500  # targets whose Gram matrix a search takes to the last digit
 HELD_ROWS = 5000  # random samples over which leave-one-out errors of a fit by sums are averaged
 PILOT_LANDMARKS = 2000  # landmarks whose normal equations choose alpha for conjugate gradients
 DIRECT_LIMIT = 6000  # features up to which normal equations are formed; conjugate gradients above
