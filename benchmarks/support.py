@@ -19,11 +19,13 @@ from sklearn.ensemble import IsolationForest
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, WhiteKernel
 from sklearn.metrics import roc_auc_score
+from sklearn.preprocessing import StandardScaler
 
 from representer import EmbeddingClassifier, OperatorRidge
 from representer.cli import console_for, print_json
 from representer.datasets.files import data_folder
 from representer.estimators.fingerprints import Morgan
+from representer.kernels import Gaussian
 from runs.terminal import command, interrupted
 
 SIZE = 400  # training samples
@@ -75,17 +77,24 @@ SETS = {"digits 0-4 | 5-9": digits_and_digits, "digits | letters": digits_and_le
 def scores(X: np.ndarray, y: np.ndarray, new: np.ndarray, *, classes: bool) -> dict[str, np.ndarray]:
     """How like the training data new inputs are, by each method."""
     ours = (EmbeddingClassifier() if classes else OperatorRidge("rbf")).fit(X, y)
-    kernel = RBF(np.sqrt(X.shape[1]) / 2.0) + WhiteKernel(0.1)
-    target = y.astype(float) if classes else y
-    process = GaussianProcessRegressor(kernel, normalize_y=True).fit(X, target)
+    target = y.astype(float)
     found = {
         "support": ours.support(new),
-        "GP variance": -process.predict(new, return_std=True)[1],
+        "GP variance": variance(X, target, new),
         "isolation forest": IsolationForest(random_state=0).fit(X).score_samples(new),
     }
     if classes:
+        scale = StandardScaler().fit(X)
         found["max probability"] = ours.predict_proba(new).max(1)
+        found["support, one lengthscale"] = EmbeddingClassifier(Gaussian("auto")).fit(X, y).support(new)
+        found["GP variance, standardised"] = variance(scale.transform(X), target, scale.transform(new))
     return found
+
+
+def variance(X: np.ndarray, y: np.ndarray, new: np.ndarray) -> np.ndarray:
+    """Minus the deviations of a Gaussian process of greatest marginal likelihood."""
+    process = GaussianProcessRegressor(RBF(np.sqrt(X.shape[1]) / 2.0) + WhiteKernel(0.1), normalize_y=True).fit(X, y)
+    return -process.predict(new, return_std=True)[1]
 
 
 def areas(name: str, splits: int) -> dict[str, list[float]]:

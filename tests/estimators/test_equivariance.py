@@ -333,3 +333,24 @@ def test_weights_of_stacked_fits_are_in_single_precision_where_the_fit_is(kernel
         for dtype in ("float32", "float64")
     )
     np.testing.assert_allclose(model.predict(X), double.predict(X), atol=0.05)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e6])
+def test_influences_of_a_linear_kernel_far_from_zero_are_those_of_refits(offset: float) -> None:
+    rng = np.random.default_rng(0)
+    points = np.round(rng.normal(size=(12, 1)) * GRID) / GRID
+    y, weight = points[:, 0] + 0.1 * rng.normal(size=12), rng.uniform(0.5, 2.0, 12)
+    X = points + offset
+    model = OperatorRidge("linear", alpha=1e-3, fit_intercept=True).fit(X, y, sample_weight=weight)
+
+    def refitted(keep: np.ndarray) -> np.ndarray:
+        w = 12 * (weight / weight.sum())[keep]
+        middle, mean = w @ points[keep] / w.sum(), w @ y[keep] / w.sum()
+        centred = (points[keep] - middle)[:, 0]
+        slope = (w * centred) @ (y[keep] - mean) / ((w * centred) @ centred + 12 * 1e-3)
+        return (points[:3] - middle)[:, 0] * slope + mean
+
+    everyone = np.arange(12)
+    expected = [refitted(everyone) - refitted(np.delete(everyone, i)) for i in everyone]
+    np.testing.assert_allclose(model.influence(X[:3]), np.transpose(expected), atol=1e-9)
+    np.testing.assert_allclose(model.influence(X[:1]), np.transpose(expected)[:1], atol=1e-9)

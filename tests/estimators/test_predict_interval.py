@@ -114,6 +114,42 @@ def test_conjugate_gradients_say_why_they_have_none():
         model.predict_interval(NEW)
 
 
+def test_fits_by_batches_say_why_they_have_no_folds():
+    options = {"approximation": Nystroem(10), "random_state": 0}
+    distribution = ConditionalMeanEmbedding(Gaussian(0.8), alpha=0.01, **options).partial_fit(X, Y)
+    classes = EmbeddingClassifier(Gaussian(0.8), **options).partial_fit(X, LABELS, classes=np.unique(LABELS))
+    for ask in (distribution.predict_interval, classes.predict_set):
+        with pytest.raises(ValueError, match=r"need all of them.*a fit by batches.*Fit to fewer"):
+            ask(NEW)
+
+
+def test_a_gram_matrix_of_new_samples_has_no_deviations():
+    kernel = Gaussian(0.8)
+    model = OperatorRidge("precomputed", alpha=0.01).fit(kernel(X).numpy(), Y)
+    with pytest.raises(ValueError, match=r"k\(x, x\) is not contained .* Use a kernel object"):
+        model.predict(kernel(NEW, X).numpy(), return_std=True)
+
+
+def test_ten_samples_are_too_few_for_sets_and_for_intervals():
+    rows = np.arange(10)
+    regressors = (OperatorRidge(Gaussian(0.8), alpha=0.01), ConditionalMeanEmbedding(Gaussian(0.8), "rbf", alpha=0.01))
+    for model in regressors:
+        with pytest.warns(UserWarning, match="10 samples .* too few for a coverage of 0.99, which takes 99"):
+            assert np.isinf(model.fit(X[rows], Y[rows]).predict_interval(NEW[:3], 0.99)).all()
+    for model in (EmbeddingClassifier(Gaussian(0.8)), StructuredPredictor(Gaussian(0.8), "delta", alpha=0.01)):
+        with pytest.warns(UserWarning, match="10 samples .* too few for a coverage of 0.99, which takes 99"):
+            assert model.fit(X[rows], LABELS[rows]).predict_set(NEW[:3], 0.99).all()
+        for coverage in (0, 1, 1.5, np.nan):
+            with pytest.raises(ValueError, match="coverage must be a number between 0 and 1"):
+                model.predict_set(NEW[:3], coverage)
+
+
+def test_training_targets_lie_inside_more_often_than_new_ones():
+    model = OperatorRidge(Gaussian(0.3), alpha=1e-3).fit(X, Y)  # which follows the samples closely
+    ends = model.predict_interval(X, coverage=0.8)
+    assert np.mean((ends[:, 0] <= Y) & (ends[:, 1] >= Y)) > 0.95 > inside(model.predict_interval(NEW, coverage=0.8))
+
+
 def test_a_new_fit_forgets_the_folds_of_the_old_one():
     model = OperatorRidge(Gaussian("ard"), tol=1e-2, random_state=0).fit(X, Y)
     before = model.predict_interval(NEW[:3])

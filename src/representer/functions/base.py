@@ -226,19 +226,46 @@ class Expansion(Function):
             assert isinstance(f.kernel, Decomposable)
             values = X @ f.kernel.mixed(f.slopes)
         elif isinstance(X, Tensor) and (X.requires_grad or X.ndim > 2):
-            values = f.kernel.apply(X, f.anchors, f.coefficients)
+            values = f._sum(X)
         else:
             m, p = f.coefficients.shape[-2:]
             numbers = 2 * (m + p) if isinstance(f.kernel, Decomposable) else m * p
             bytes_per_row = numbers * f.coefficients.element_size()
-            values = by_rows(lambda rows: f.kernel.apply(X[rows], f.anchors, f.coefficients), count(X), bytes_per_row)
+            values = by_rows(lambda rows: f._sum(X[rows]), count(X), bytes_per_row)
         return values if f.intercept is None else values + f.intercept
 
-    def contributions(self, X: Data) -> Tensor:
-        """The terms K(x_i, z_j) c_j, (n, m, p), of the anchors, in blocks of rows.
+    def _sum(self, X: Data) -> Tensor:
+        """Σ_j K(x_i, z_j) c_j (n, p) of tensors and prepared inputs."""
+        if self._middle is None:
+            return self.kernel.apply(X, self.anchors, self.coefficients)
+        assert isinstance(self.kernel, Decomposable)
+        return self.kernel.kernel._product(X, self.anchors, self.kernel.mixed(self.coefficients), self._middle)
 
-        Beside a free constant the coefficients sum to zero, and k(x, ·) may be shifted by any number: the terms are
-        then those with the least sum of squares. Wide kernels, nearly one everywhere, would have huge ones otherwise.
+    @cached_property
+    def _middle(self) -> Tensor | None:
+        """Weights q (m, 1) of the mean Σ_j q_j k(x, z_j) that k(x, ·) is taken from; None where it must not be.
+
+        Beside a free constant the coefficients sum to zero, and k(x, ·) may be shifted by any number. With the squares
+        of coefficients for weights the terms have the least sum of squares: those of wide kernels, nearly one
+        everywhere, would be huge otherwise, and their sum would lose digits. Coefficients that are learned through
+        a gradient may sum to anything.
+        """
+        C = self.coefficients
+        learned = C.requires_grad and torch.is_grad_enabled()
+        if not isinstance(self.kernel, Decomposable) or learned or C.ndim != 2:
+            return None
+        weights = self.kernel.mixed(C)
+        rounding = len(weights) * torch.finfo(weights.dtype).eps * weights.abs().sum(0)
+        size = weights.abs().max()
+        if not 0 < size < torch.inf or not bool((weights.sum(0).abs() <= rounding).all()):
+            return None
+        squares = (weights / size).square().sum(1, keepdim=True)
+        return squares / squares.sum()
+
+    def contributions(self, X: Data) -> Tensor:
+        """The terms K(x_i, z_j) c_j, (n, m, p), of the anchors, in blocks of rows: those that a prediction sums.
+
+        Beside a free constant they are those with the least sum of squares.
         """
         f, X = self.loaded, self._inputs(X)
         m, p = f.coefficients.shape
@@ -248,8 +275,8 @@ class Expansion(Function):
                 block = X[rows]
                 if isinstance(f.kernel, Decomposable):
                     gram = f.kernel.kernel._gram(block, f.anchors)
-                    weights = f.kernel.mixed(f.coefficients)
-                    terms[rows] = (gram[:, :, None] - self._level(gram, weights)) * weights
+                    gram = gram if f._middle is None else gram - gram @ f._middle
+                    terms[rows] = gram[:, :, None] * f.kernel.mixed(f.coefficients)
                 elif (form := f.kernel.diagonal_form(p, f.coefficients)) is not None and form.rotation is None:
                     for weights, outputs in form.groups():
                         gram = form.gram(weights, block, f.anchors)
@@ -258,14 +285,6 @@ class Expansion(Function):
                     blocks = f.kernel.dense(block, f.anchors, p).reshape(-1, p, m, p)
                     terms[rows] = torch.einsum("iajb,jb->ija", blocks, f.coefficients)
         return terms
-
-    def _level(self, gram: Tensor, weights: Tensor) -> Tensor:
-        """What k(x, ·) is shifted by where weights (m, p) sum to zero, (n, 1, p): Σ_j w_j² k(x, z_j) / Σ_j w_j²."""
-        squares = (weights / weights.abs().amax(0).clamp(min=torch.finfo(weights.dtype).tiny)).square()
-        rounding = len(weights) * torch.finfo(weights.dtype).eps * weights.abs().sum(0)
-        free = (weights.sum(0).abs() <= rounding) & (squares.sum(0) > 0)
-        level = gram @ squares / torch.where(free, squares.sum(0), 1.0)
-        return torch.where(free, level, 0.0)[:, None, :]
 
     def spans(self) -> list[Span]:
         """The anchors with k of k(x, y) A, or with the mean of the outputs' kernels."""

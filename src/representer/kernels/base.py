@@ -152,9 +152,13 @@ class Kernel(Value, ABC):
         """The Gram matrix of points X (..., n, d) with its derivatives in closed form; None where autograd has them."""
         return None
 
-    def _product(self, X: Data, Y: Data, coefficients: Tensor) -> Tensor:
-        """The product k(X, Y) C; a kernel with few explicit features need not form k(X, Y)."""
-        return self._gram(X, Y).to(coefficients) @ coefficients
+    def _product(self, X: Data, Y: Data, coefficients: Tensor, middle: Tensor | None = None) -> Tensor:
+        """The product k(X, Y) C; a kernel with few explicit features need not form k(X, Y).
+
+        Where C sums to zero, k(x, ·) may be taken from its mean Σ_j q_j k(x, y_j) with the weights ``middle`` (m, 1).
+        """
+        gram = self._gram(X, Y).to(coefficients)
+        return (gram if middle is None else gram - gram @ middle) @ coefficients
 
     def __call__(self, X: Data, Y: Data | None = None) -> Tensor:
         """The Gram matrix of X, or the cross-Gram matrix of X (rows) and Y (columns), as a tensor.

@@ -119,8 +119,8 @@ class Linear(Kernel):
         """The vectors themselves, which are their own features."""
         return X
 
-    def _product(self, X: Tensor, Y: Tensor, coefficients: Tensor) -> Tensor:
-        return X @ (Y.mT @ coefficients)
+    def _product(self, X: Tensor, Y: Tensor, coefficients: Tensor, middle: Tensor | None = None) -> Tensor:
+        return X @ ((Y if middle is None else Y - middle.mT @ Y).mT @ coefficients)
 
 
 class Polynomial(Kernel):

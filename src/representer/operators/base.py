@@ -538,8 +538,8 @@ class _OfView(Wrapped):
     def _diag(self, X: Data) -> Tensor:
         return self.kernel._diag(self._view(X))
 
-    def _product(self, X: Data, Y: Data, coefficients: Tensor) -> Tensor:
-        return self.kernel._product(self._view(X), self._view(Y), coefficients)
+    def _product(self, X: Data, Y: Data, coefficients: Tensor, middle: Tensor | None = None) -> Tensor:
+        return self.kernel._product(self._view(X), self._view(Y), coefficients, middle)
 
     def __repr__(self) -> str:
         return repr(self.kernel)

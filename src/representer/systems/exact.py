@@ -109,8 +109,12 @@ class Constants:
         return (self.basis.mT @ targets) / self.norm[:, None]
 
     def intercepts(self, targets: Tensor, dual: Tensor) -> Tensor:
-        """b (q, p), of rooted targets and rooted coefficients."""
-        return self.means(targets) - (self.image.mT @ dual) / self.norm[:, None]
+        """b (q, p), of rooted targets and rooted coefficients.
+
+        The coefficients are orthogonal to the constants, so that the image may be taken from them: a wide kernel has an
+        image that is nearly constant, and coefficients that are large.
+        """
+        return self.means(targets) - (self.project(self.image).mT @ dual) / self.norm[:, None]
 
     def centred_cross(self, cross: Tensor, outputs: Tensor | None = None) -> Tensor:
         """Rooted k(x, X) of the centred kernel, rows x; ``outputs`` are those of the rows, if there are several."""
@@ -659,6 +663,19 @@ class Slopes:
         missed = X.mT @ (targets - self.scale * (X @ slopes)) - self.shift * slopes
         return relative_norm(missed, X.norm() * targets)
 
+    def values_at(self, X: Tensor, Y: Tensor) -> Tensor:
+        """The values (m, p) at new points of the fit to targets."""
+        slopes, b = self.fit(Y)
+        values = self.scale * (X @ slopes)
+        return values if b is None else values + b
+
+    def influence(self, X: Tensor) -> Tensor:
+        """∂f(x)/∂y_i (n, m) at new points."""
+        points = (X if self.middle is None else X - self.middle) @ self.right
+        weights = self.scale / (self.scale * self.values + self.shift / self.values)
+        own = 0.0 if self.middle is None else (self.root / self.root.square().sum())[:, None]
+        return self.root[:, None] * ((self.left * weights) @ points.mT + own)
+
     def variance(self, X: Tensor) -> Tensor:
         """The variance (m,) of f + b at new points."""
         points = (X if self.middle is None else X - self.middle) @ self.right
@@ -843,11 +860,15 @@ class SeparateOutputs(System):
         """f(x) − f₋ₛ(x) and how its variance grows, (m, n, p), in rotated coordinates; zero where no target is."""
         data = self.data
         changes, added = (self.form.weights.new_zeros(count(X), *data.Y.shape) for _ in range(2))
-        for part in self.parts:
+        for i, part in enumerate(self.parts):
             blocks = data.blocks(part.rows)
             residuals = part.inverse.residuals(self._dual[part.index], blocks)
-            cross = self.form.gram(part.weights, X, data.X)[:, part.rows] * part.inverse.root
-            own, larger = part.inverse.left_out_changes(part.inverse.influence(cross), residuals, blocks)
+            if self._by_slopes is None:
+                cross = self.form.gram(part.weights, X, data.X)[:, part.rows] * part.inverse.root
+                influence = part.inverse.influence(cross)
+            else:
+                influence = self._by_slopes[i].influence(X)
+            own, larger = part.inverse.left_out_changes(influence, residuals, blocks)
             changes[:, part.index[0], part.index[1]] = own
             added[:, part.index[0], part.index[1]] = larger[:, :, None]
         return changes, added
@@ -859,9 +880,13 @@ class SeparateOutputs(System):
     def left_out_at(self, X: Data) -> tuple[Tensor, Tensor]:
         """f minus the influence of the residuals of what is left out; samples without a target are not left out."""
         fitted = self.form.weights.new_zeros(count(X), self.data.Y.shape[1])
-        for part in self.parts:
-            own = self.form.product(part.weights, X, self.data.X, self._dual[:, part.outputs])
-            fitted[:, part.outputs] = own if self._constant is None else own + self._constant[part.outputs]
+        for i, part in enumerate(self.parts):
+            if self._by_slopes is None:
+                own = self.form.product(part.weights, X, self.data.X, self._dual[:, part.outputs])
+                own = own if self._constant is None else own + self._constant[part.outputs]
+            else:
+                own = self._by_slopes[i].values_at(X, self._rotate(self.data.targets)[part.index])
+            fitted[:, part.outputs] = own
         changes, added = self._left_out_changes(X)
         means, variances = fitted[:, None] - changes, self._rotated_variance(X)[:, None] + added
         return self._rotate_back(means), self._variances_back(variances)

@@ -1,0 +1,50 @@
+"""Beside a free constant predictions of nearly constant kernels keep their digits, and are the sums of their terms."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from representer import ConditionalMeanEmbedding, OperatorRidge
+from representer.functions import Expansion
+from representer.kernels import Gaussian, Linear
+from representer.operators import Decomposable, Dense
+
+rng = np.random.default_rng(0)
+X, Q = rng.normal(size=(30, 2)), rng.normal(size=(7, 2))
+Y = np.column_stack([np.sin(X[:, 0]), X[:, 1] ** 2])
+
+
+@pytest.mark.parametrize("operator", [None, Dense([[1.0, 0.4], [0.4, 0.8]])])
+@pytest.mark.filterwarnings("ignore::representer.notices.NumericalWarning")
+def test_a_wide_kernel_predicts_what_the_exact_sum_of_its_terms_is(operator: Dense | None) -> None:
+    model = OperatorRidge(Gaussian(100.0), operator=operator, alpha=1e-10, fit_intercept=True).fit(X, Y)
+    f, A = model.function_, np.eye(2) if operator is None else np.array(operator.matrix)
+    C = f.coefficients @ A
+    assert np.abs(C).sum() > 1e6
+    K = Gaussian(100.0)(Q, X).numpy()
+    # The coefficients sum to zero but for rounding, which the first column takes out of an exact sum.
+    exact = [[math.fsum((k - k[0]) * c) + b for c, b in zip(C.T, f.intercept, strict=True)] for k in K]
+    size = np.abs(exact).max()
+    np.testing.assert_allclose(model.predict(Q), exact, atol=1e-10 * size)
+    why = model.explain(Q)
+    np.testing.assert_allclose(why.contributions.sum(1) + why.baseline, model.predict(Q), atol=1e-12 * size)
+    np.testing.assert_allclose(model.predict(X).mean(0), Y.mean(0), atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore::representer.notices.NumericalWarning")
+def test_means_of_an_embedding_with_a_wide_kernel_are_those_of_the_ridge_regression():
+    options = {"alpha": 1e-9, "fit_intercept": True}
+    mean = ConditionalMeanEmbedding(Gaussian(30.0), **options).fit(X, Y[:, 0]).mean(Q)
+    np.testing.assert_allclose(mean, OperatorRidge(Gaussian(30.0), **options).fit(X, Y[:, 0]).predict(Q), rtol=1e-5)
+
+
+def test_coefficients_that_are_learned_have_the_gradient_of_the_whole_sum():
+    anchors, C = torch.from_numpy(X), torch.zeros(30, 1, dtype=torch.float64)
+    C[0], C[1] = 1.0, -1.0
+    f = Expansion(Decomposable(Linear()), anchors, C.requires_grad_())
+    f(torch.from_numpy(Q)).sum().backward()
+    np.testing.assert_allclose(C.grad[:, 0], (Q @ X.T).sum(0))
