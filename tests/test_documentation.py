@@ -228,6 +228,33 @@ def test_files_that_a_page_names_exist(path: Path) -> None:
     assert missing_files(path.read_text(encoding="utf-8")) == []
 
 
+def missing_tests(page: str) -> list[str]:
+    """The tests that a page names, as ``tests/room/test_file.py::test_name``, and that are not there.
+
+    A name without a file, ``::test_name``, is of the file before it.
+    """
+    missing, file = [], ""
+    for path, name in re.findall(r"(tests/[\w/]+\.py)?(?:::(test_\w+))?", page):
+        file = path or file
+        text = (ROOT / file).read_text(encoding="utf-8") if file and (ROOT / file).is_file() else ""
+        if (path and not text) or (name and f"def {name}(" not in text):
+            missing.append(f"{file}::{name}")
+    return missing
+
+
+def test_the_oracles_of_the_papers_exist() -> None:
+    page = (ROOT / "docs" / "papers.md").read_text(encoding="utf-8")
+    assert missing_tests(page) == []
+    rows = [line for line in page.splitlines() if line.startswith("| ") and not line.startswith(("| paper", "| ---"))]
+    assert len(rows) >= 150
+    assert [row for row in rows if "::test_" not in row and "tests/" not in row and "out of scope" not in row] == []
+
+
+def test_missing_oracles_are_found() -> None:
+    page = "`tests/test_documentation.py::test_missing_oracles_are_found`, `::test_nothing`, `tests/nothing.py::test_it`"
+    assert missing_tests(page) == ["tests/test_documentation.py::test_nothing", "tests/nothing.py::test_it"]
+
+
 def test_decisions_are_numbered_and_references_to_them_exist() -> None:
     page = (ROOT / "docs" / "decisions.md").read_text(encoding="utf-8")
     numbers = [int(number) for number in re.findall(r"^### (\d+)\. ", page, re.MULTILINE)]
