@@ -107,6 +107,24 @@ def held_out(K: Array, Y: Array, alpha: float, validation: list[int]) -> float:
     return float(np.mean([np.sum((Y[i] - K[i, train] @ dual) ** 2) for i in validation]))
 
 
+def penalized_held_out(K: Array, Y: Array, alpha: float, validation: list[int], intercept: bool = False) -> float:
+    """The held-out loss plus α‖f‖² of the fit to the others, from its optimality conditions."""
+    train = [i for i in range(len(K)) if i not in validation]
+    inner = K[np.ix_(train, train)]
+    dual, constant = constant_and_function(inner, Y[train], len(train) * alpha, intercept)
+    errors = [np.sum((Y[i] - K[i, train] @ dual - constant) ** 2) for i in validation]
+    return float(np.mean(errors) + alpha * np.trace(dual.T @ inner @ dual))
+
+
+def embedding_bound(K: Array, Y: Array, alpha: float, *, weight: float = 1.0, intercept: bool = False) -> float:
+    """The mean squared distance of the fit plus the complexity of the bound for targets in a ball."""
+    n = len(K)
+    dual, constant = constant_and_function(K, Y, n * alpha, intercept)
+    loss = np.mean([np.sum((Y[i] - K[i] @ dual - constant) ** 2) for i in range(n)])
+    r, radius = math.sqrt(np.trace(dual.T @ K @ dual) * np.diag(K).max()), np.linalg.norm(Y, axis=1).max()
+    return float(loss + weight * 2 * (2 * radius * r + r**2) / math.sqrt(n))
+
+
 def rademacher_bound(
     K: Array, Y: Array, alpha: float, *, weight: float, epsilon: float, supremum: float | None = None
 ) -> float:

@@ -24,7 +24,8 @@ from representer import (
     StructuredPredictor,
     load,
 )
-from representer.kernels import Gaussian, Number, Table
+from representer.kernels import Category, Columns, Gaussian, Number, Stack, Table, UnknownCategoryWarning, suggest
+from representer.samples import as_records, frame_columns
 
 pd = pytest.importorskip("pandas")
 
@@ -189,9 +190,80 @@ def test_columns_are_found_by_name() -> None:
 @pytest.mark.parametrize("name", LEARNERS)
 def test_unseen_categories_are_all_alike(name: str) -> None:
     model = fitted_to_frame(name)
-    new = [answers(model, FRAME[:3].assign(colour=colour)) for colour in ("violet", "orange")]
+    with pytest.warns(UnknownCategoryWarning, match="No entry of column 'colour'") as told:
+        new = [answers(model, FRAME[:3].assign(colour=colour)) for colour in ("violet", "orange")]
+    assert len(told) == 2  # one a call
     assert np.isfinite(new[0]).all()
     np.testing.assert_array_equal(*new)
+
+
+def test_some_new_categories_are_no_reason_to_warn() -> None:
+    """As in folds of a cross-validation, some of which hold a level that the others do not."""
+    model = fitted_to_frame("OperatorRidge")
+    for colours in (["violet", "violet", "red"], ["violet", None, None], [None] * 3):
+        assert np.isfinite(model.predict(FRAME[:3].assign(colour=colours))).all()
+
+
+def test_gaps_in_texts_where_the_training_samples_had_none_have_nothing_in_common_with_texts() -> None:
+    rng = np.random.default_rng(0)
+    names = ["".join(rng.choice(list("abcdef"), 6)) for _ in range(20)]
+    frame = pd.DataFrame({"x": rng.normal(size=20), "name": names})
+    model = OperatorRidge(Columns({"x": Gaussian(1.0), "name": suggest(frame).findings[1].part}), alpha=0.1)
+    model.fit(frame, frame["x"] + frame["name"].str.count("a"))
+    gap, other = (model.predict(frame[:4].assign(name=value)) for value in (None, "zzzz"))
+    np.testing.assert_allclose(gap, other, rtol=1e-10)
+    assert np.isfinite(OperatorRidge().fit(frame, frame["x"]).predict(frame[:4].assign(name=None))).all()
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_durations_are_numbers_of_seconds_in_every_library(library: str, tmp_path) -> None:
+    hours = np.random.default_rng(0).integers(1, 100, N)
+    seconds = FRAME[["colour"]].assign(time=3600.0 * hours)
+    frame = FRAME[["colour"]].assign(time=pd.to_timedelta(hours, unit="h"))
+    frame = {"pandas": lambda own: own, "polars": in_polars, "pyarrow": in_pyarrow}[library](frame)
+    kernel = Table(Gaussian(1.0), {"time": Number(), "colour": Category()})
+    model = OperatorRidge(kernel, alpha=0.1).fit(frame, NUMBERS)
+    expected = OperatorRidge(kernel, alpha=0.1).fit(seconds, NUMBERS).predict(seconds)
+    np.testing.assert_allclose(model.predict(frame), expected, rtol=1e-12)
+    np.testing.assert_array_equal(load(model.save(tmp_path / "new" / "folder")).predict(frame), model.predict(frame))
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_autoencoders_give_frames_of_the_library_that_they_were_given(library: str) -> None:
+    frame = {"pandas": lambda own: own, "polars": in_polars, "pyarrow": in_pyarrow}[library](FRAME)
+    model = KernelAutoencoder(2, max_iter=5, random_state=0, tol=1.0).fit(frame)
+    again = model.inverse_transform(model.transform(frame))
+    assert type(again) is type(frame) and type(model.reconstruct(frame)) is type(frame)
+    assert list(frame_columns(again)) == list(FRAME) and len(again) == N
+    rows = {tuple(map(str, row.values())) for row in as_records(frame)}
+    assert {tuple(map(str, row.values())) for row in as_records(again)} <= rows  # training rows, gaps included
+
+
+def test_relevances_of_a_frame_have_names() -> None:
+    model = fitted_to_frame("OperatorRidge")
+    named = dict(zip(model.feature_names_in_, model.relevance_, strict=True))
+    assert named.keys() == set(FRAME) and max(named, key=named.get) in ("colour", "weight")
+
+
+def test_every_kernel_of_a_stack_learns_an_operator() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20, 2))
+    y = np.column_stack([X[:, 0], X[:, 0] + X[:, 1]]) + 0.3 * rng.normal(size=(20, 2))
+    model = OperatorRidge(Stack([Gaussian(1.0), Gaussian(3.0)]), operator="learn", alpha=0.1).fit(X, y)
+    alone = [OperatorRidge(Gaussian(s), operator="learn", alpha=0.1).fit(X, y).operator_ for s in (1.0, 3.0)]
+    for own, expected in zip(model.operator_, alone, strict=True):
+        np.testing.assert_allclose(own.matrix, expected.matrix, rtol=1e-6)
+    again = OperatorRidge(model.kernel_).fit(X, y)
+    np.testing.assert_allclose(again.predict(X), model.predict(X), rtol=1e-8)
+
+
+@pytest.mark.parametrize("name", ["OperatorRidge", "EmbeddingClassifier", "DeepKernelRegressor", "StructuredPredictor"])
+def test_progress_of_a_stack_is_told_line_by_line(name: str, capsys) -> None:
+    X, y = np.random.default_rng(0).normal(size=(20, 2)), LABELS[:20] if "Classifier" in name else NUMBERS[:20]
+    clone(LEARNERS[name]).set_params(verbose=1, max_iter=2, tol=1.0).fit(X, y)
+    lines = capsys.readouterr().err.splitlines()
+    assert sum(line.endswith("of 6") or "of 6, " in line for line in lines) == 6
+    assert all(line.split(" s: ")[0].replace(".", "").isdigit() for line in lines if "of 6" in line)
 
 
 def test_gaps_where_the_training_samples_had_none_are_means() -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import pickle
 
 import naive_embeddings as ne
+import naive_objectives
 import numpy as np
 import pandas as pd
 import pytest
@@ -24,9 +26,12 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import representer
 from representer import ConditionalMeanEmbedding, EmbeddingClassifier, herd, mean_embedding, mmd
 from representer.approximation import Landmarks, Nystroem, RandomFeatures
+from representer.estimators.validation import seed_of
 from representer.functions.conditional import Lattice, best_bandwidth
 from representer.kernels import Delta, Gaussian, Laplacian, Linear, Spectrum
 from representer.metrics import crps, expected_calibration_error, mmd_test, reliability_curve
+from representer.objectives.risk import radius_with_prior
+from representer.problems.embedding import held_out_rows
 
 NOT_REPEATED = {
     "check_sample_weight_equivalence_on_dense_data": "medians of distances do not know weights",
@@ -665,3 +670,114 @@ def test_the_bandwidth_has_the_most_log_density_for_left_out_samples():
         scores[h] = np.mean(np.log(0.99 * np.array(own) / masses + 0.01 / spread))
     np.testing.assert_allclose(found, max(scores, key=scores.get))
     np.testing.assert_allclose(log_densities.mean(), max(scores.values()), atol=1e-4)
+
+
+# -- the bound for any targets ----------------------------------------------------------------------------------------
+def bounded(**options):
+    given = {"kernel": Gaussian(0.7), "output_kernel": Gaussian(1.0), "alpha": 0.05, "fit_intercept": False}
+    return ConditionalMeanEmbedding(**{**given, **options})
+
+
+def noisy_line(n, seed):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2.0, 2.0, size=(n, 1))
+    return X, X[:, 0] + 0.5 * rng.normal(size=n)
+
+
+def test_the_complexity_is_the_hilbert_schmidt_norm_of_the_operator():
+    X, y = noisy_line(30, 0)
+    model = bounded().fit(X, y)
+    K, L = np.asarray(Gaussian(0.7)(X)), np.asarray(Gaussian(1.0)(y[:, None]))
+    features, targets = (vectors * np.sqrt(np.clip(values, 0, None)) for values, vectors in map(np.linalg.eigh, (K, L)))
+    # U = Ψ(K + nαI)⁻¹Φᵀ, equation (1), in coordinates in which Φᵀ and Ψᵀ have these rows.
+    U = targets.T @ np.linalg.solve(K + 30 * 0.05 * np.eye(30), features)
+    risk = model.system_.risk()
+    assert risk.complexity == pytest.approx(np.linalg.norm(U), rel=1e-8)
+    assert risk.loss == pytest.approx(((targets - features @ U.T) ** 2).sum(1).mean(), rel=1e-8)
+    W = K @ np.linalg.inv(K + 30 * 0.05 * np.eye(30))
+    assert risk.complexity**2 == pytest.approx(np.trace(W @ (np.eye(30) - W) @ L) / (30 * 0.05), rel=1e-8)
+    r, n = risk.complexity, 30
+    expected = risk.loss + 2 * (2 * r + r**2) / math.sqrt(n) + (1 + r) ** 2 * math.sqrt(math.log(10) / (2 * n))
+    assert model.risk_bound(0.1, prior=False) == pytest.approx(expected, rel=1e-8)
+    r = 2.0 ** math.ceil(math.log2(r))
+    surprise = math.log(10) + abs(math.log2(r)) * math.log(2) + math.log(3)
+    expected = risk.loss + 2 * (2 * r + r**2) / math.sqrt(n) + (1 + r) ** 2 * math.sqrt(surprise / (2 * n))
+    assert model.risk_bound(0.1) == pytest.approx(expected, rel=1e-8)
+
+
+def test_the_prior_on_the_complexity_is_one():
+    """Its probabilities sum to one, and it never rounds down, nor by more than a factor of two."""
+    radii = [radius_with_prior(3.0 * 2.0**j, 3.0) for j in range(-30, 31)]
+    assert [radius for radius, _ in radii] == [3.0 * 2.0**j for j in range(-30, 31)]
+    assert sum(math.exp(-surprise) for _, surprise in radii) == pytest.approx(1.0, abs=1e-8)
+    for r in (0.3, 1.0, 2.7):
+        assert r <= radius_with_prior(r, 0.9)[0] < 2 * r
+    assert radius_with_prior(0.0, 1.0)[0] < 1e-10
+
+
+def test_the_rademacher_complexity_of_a_ball_by_brute_force():
+    """E sup of (1/n) Σ σ_i ‖ψ_i − Uφ_i‖² over ‖U‖ ≤ r, on a grid of the ball, is below (2√κ r + r²)/√n, and near it."""
+    rng = np.random.default_rng(0)
+    angles, n, r = rng.uniform(0, 2 * np.pi, 40), 40, 0.8
+    features, targets = np.column_stack([np.cos(angles), np.sin(angles)]), rng.choice([-1.0, 1.0], 40)
+    grid = np.stack(np.meshgrid(*[np.linspace(-r, r, 61)] * 2), -1).reshape(-1, 2)
+    edge = r * np.column_stack([np.cos(np.linspace(0, 6.3, 200)), np.sin(np.linspace(0, 6.3, 200))])
+    ball = np.vstack([grid[np.linalg.norm(grid, axis=1) <= r], edge])
+    losses = (targets - ball @ features.T) ** 2
+    signs = rng.choice([-1.0, 1.0], (400, n))
+    complexity = (losses @ signs.T / n).max(0).mean()
+    limit = (2 * r + r**2) / math.sqrt(n)
+    assert 0.4 * limit < complexity < limit
+
+
+def test_the_bound_holds_and_the_training_loss_does_not():
+    X_new, y_new = noisy_line(500, 99)
+    below = []
+    for seed in range(20):
+        model = bounded(alpha=1e-4, criterion=None).fit(*noisy_line(25, seed))
+        own = Gaussian(1.0)(y_new[:, None], model.Y_fit_).numpy()
+        W = model.weights(X_new)
+        gram = Gaussian(1.0)(model.Y_fit_).numpy()
+        risk = (1.0 - 2.0 * (W * own).sum(1) + np.einsum("ij,jk,ik->i", W, gram, W)).mean()
+        assert risk < model.risk_bound(0.05) and risk < model.risk_bound(0.05, prior=False)
+        below.append(model.system_.risk().loss < risk)
+    assert np.mean(below) > 0.9
+
+
+def test_the_bound_is_refused_where_its_theorem_says_nothing():
+    X, y = noisy_line(20, 0)
+    for options, arguments, reason in (
+        ({"fit_intercept": True}, {}, "fit_intercept=False"),
+        ({"kernel": Gaussian("auto")}, {}, "with numbers"),
+        ({"output_kernel": "auto"}, {}, "with numbers"),
+        ({"kernel": Linear()}, {}, "bounded"),
+        ({}, {"sample_weight": np.arange(1.0, 21.0)}, "without weights"),
+        ({}, {"groups": np.arange(20) // 2}, "without groups"),
+        ({"approximation": Nystroem(5)}, {}, "exact"),
+    ):
+        model = bounded().set_params(**options).fit(X, y, **arguments)
+        with pytest.raises(ValueError, match=f"risk_bound rests on a theorem .*{reason}"):
+            model.risk_bound()
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        bounded().fit(X, y).risk_bound(0.0)
+
+
+@pytest.mark.parametrize("criterion", ["rademacher", "penalized_validation"])
+def test_other_criteria_are_minimised(criterion):
+    """No alpha of a grid is better than the one that is learned; with an approximation it is of the same kind."""
+    X, y = noisy_line(60, 1)
+    model = bounded(alpha="auto", criterion=criterion, random_state=0).fit(X, y)
+    K, R = np.asarray(Gaussian(0.7)(X)), np.asarray(Gaussian(1.0)(y[:, None]))
+    values, vectors = np.linalg.eigh(R)
+    R = vectors * np.sqrt(np.clip(values, 0, None))
+    held_out = held_out_rows(torch.zeros(60, dtype=torch.long), 0.25, seed_of(0)).tolist()
+
+    def value(alpha):
+        if criterion == "rademacher":
+            return naive_objectives.embedding_bound(K, R, alpha)
+        return naive_objectives.penalized_held_out(K, R, alpha, held_out)
+
+    assert model.criterion_value_ == pytest.approx(value(model.alpha_), rel=1e-6)
+    assert model.criterion_value_ <= min(map(value, np.geomspace(1e-6, 100.0, 40))) + 1e-9
+    few = bounded(alpha="auto", criterion=criterion, approximation=Nystroem(30), random_state=0).fit(X, y)
+    assert few.alpha_ == pytest.approx(model.alpha_, rel=0.05)

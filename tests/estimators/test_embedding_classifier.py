@@ -161,7 +161,10 @@ def test_complexity_bound_and_its_explicit_form(three):
     model = fixed(fit_intercept=False).fit(X, y)
     q = np.clip((model.embedding(X) * Y).sum(1), 1e-15, 1.0)
     bound = -np.log(q).mean() + 4 * math.e * model.complexity_ + math.sqrt(8 / 60 * math.log(2 / 0.1))
-    assert model.risk_bound(0.1) == pytest.approx(bound)
+    assert model.risk_bound(0.1, prior=False) == pytest.approx(bound)
+    j = math.ceil(math.log2(model.complexity_))  # the prior: r rounded up to a power of two, and 2^(−|j|)/3 of beta
+    confidence = math.sqrt(8 / 60 * math.log(2 / (0.1 * 2.0 ** -abs(j) / 3)))
+    assert model.risk_bound(0.1) == pytest.approx(-np.log(q).mean() + 4 * math.e * 2.0**j + confidence)
     assert model.risk_bound(0.01) > model.risk_bound(0.1)
     with pytest.raises(ValueError, match="between 0 and 1"):
         model.risk_bound(1.0)

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from sklearn.metrics.pairwise import pairwise_kernels
 
+from representer.approximation import Nystroem
 from representer.kernels import (
     Category,
     Date,
@@ -198,3 +199,12 @@ def test_names_mean_what_they_mean_in_scikit_learn(name):
     kernel = as_kernel(name).resolve(X)
     np.testing.assert_allclose(kernel(X, Y), pairwise_kernels(X, Y, metric=name), atol=1e-12)
     np.testing.assert_allclose(kernel.diag(X), np.diag(pairwise_kernels(X, X, metric=name)), atol=1e-12)
+
+
+def test_blocks_of_rows_leave_room_for_the_coordinates_of_their_categories():
+    columns = {"c": [f"level {i}" for i in range(200)]}
+    kernel = Table(Gaussian(1.0), {"c": Category()}).resolve(columns)
+    image = kernel._image(kernel.prepare(columns))
+    assert kernel.bytes_per_row >= 2 * image.nbytes / len(image)
+    features = Nystroem(5).choose(kernel, kernel.prepare(columns), 0)
+    assert features.bytes_per_row >= kernel.bytes_per_row + 5 * 8

@@ -33,6 +33,12 @@ COLUMNS = {
     "nullable integers": (pd.array([1, None, 3], dtype="Int64"), "numbers"),
     "years": ([1990, 1995, 2001, 2010, 1990] * 4, "numbers"),
     "numbers stored as text": (["1.5", "2", "-3e2", "4.25"] * 5, "numbers"),
+    "durations of pandas": (pd.to_timedelta([1, 5, 2, None], unit="h"), "durations"),
+    "durations of Python": ([datetime.timedelta(hours=i) for i in range(4)], "durations"),
+    "identifiers": ([f"p{37 * i:05d}" for i in range(20)], "identifiers"),
+    "hexadecimal identifiers": (letters(20, "0123456789abcdef", 12), "identifiers"),
+    "numbers with units": ([f"{i}mm" for i in range(20)], "names"),
+    "formulas": ([f"{a}{i}O{j}" for a in ("Fe", "Al", "Na", "Ti") for i in "23" for j in "345"], "names"),
     "truth values": ([True, False, True, True], "yes or no"),
     "constant": ([3.0] * 6, "a constant"),
     "constant text": (["x"] * 6, "a constant"),
@@ -91,7 +97,7 @@ def test_columns_are_taken_for_what_they_are(name):
         gram = suggestion.single(frame)
         assert gram.shape == (len(column),) * 2 and np.isfinite(gram.numpy()).all()
     doubtful = ("numbers stored as text", "numbers with odd entries", "numbers with commas", "mixed types")
-    if name in (*doubtful, "dates of an unclear form", "nothing"):
+    if name in (*doubtful, "dates of an unclear form", "nothing") or kind == "identifiers":
         assert finding.doubt and "'own'" in finding.doubt
 
 
@@ -102,6 +108,9 @@ def test_arrays_are_numbers_with_or_without_gaps():
     assert "Missing" in repr(suggest(X).kernel)
     assert suggest(X.tolist()).kernel == suggest(X).kernel
     assert suggest(sparse.csr_array(np.eye(3))).findings[0].kind == "sparse rows"
+    negative = sparse.csr_array(np.eye(3) - 2.0 * np.eye(3, k=1))
+    assert "MinMax" not in repr(suggest(negative).kernel)
+    assert np.isfinite(suggest(negative).single(negative).numpy()).all()
     assert suggest(rng.random((4, 8, 8))).findings[0].kind == "pictures"
 
 

@@ -30,6 +30,7 @@ from representer import objectives
 from representer.linalg import NotPositiveDefiniteError
 from representer.objectives import (
     CustomLoss,
+    EmbeddingBound,
     EpsilonInsensitive,
     GeneralizedCrossValidation,
     HeldOut,
@@ -160,6 +161,26 @@ CASES = {
         lambda Y: HeldOut(Y, alpha=ALPHA, validation=HELD_OUT),
         regression_targets,
         lambda K, Y, alpha: naive.held_out(K, Y, alpha, HELD_OUT),
+    ),
+    "held-out, penalized": Case(
+        lambda Y: HeldOut(Y, alpha=ALPHA, validation=HELD_OUT, penalized=True),
+        regression_targets,
+        lambda K, Y, alpha: naive.penalized_held_out(K, Y, alpha, HELD_OUT),
+    ),
+    "held-out, penalized, intercept": Case(
+        lambda Y: HeldOut(Y, alpha=ALPHA, validation=HELD_OUT, penalized=True, intercept=True),
+        regression_targets,
+        lambda K, Y, alpha: naive.penalized_held_out(K, Y, alpha, HELD_OUT, intercept=True),
+    ),
+    "embedding bound": Case(
+        lambda Y: EmbeddingBound(Y, alpha=ALPHA),
+        regression_targets,
+        lambda K, Y, alpha: naive.embedding_bound(K, Y, alpha),
+    ),
+    "embedding bound, intercept": Case(
+        lambda Y: EmbeddingBound(Y, alpha=ALPHA, weight=0.3, intercept=True),
+        regression_targets,
+        lambda K, Y, alpha: naive.embedding_bound(K, Y, alpha, weight=0.3, intercept=True),
     ),
     "held-out loss": Case(
         lambda Y: HeldOutLoss(Logistic(Y, alpha=ALPHA), validation=HELD_OUT),

@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import sparse, stats
 
-from representer.kernels import Gaussian, Precomputed, Spectrum, Stack
+from representer.kernels import Category, Gaussian, Number, Precomputed, Spectrum, Stack, Table
 from representer.operators import Decomposable, replicates
 from representer.samples import equal_rows, groups_with_replicates, joined_groups, least_noise, replicate_scatter
 
@@ -52,6 +52,15 @@ def test_objects_are_equal_that_a_kernel_does_not_tell_apart():
     assert precomputed is not None
     np.testing.assert_array_equal(together(precomputed), expected)
     assert replicates(Gaussian(1.0), torch.arange(5.0)[:, None]) is None
+
+
+def test_records_are_equal_whose_entries_are():
+    rng = np.random.default_rng(0)
+    columns = {"a": rng.integers(0, 2, 30) / 3.0, "b": rng.choice(["x", "y", None], 30).tolist()}
+    kernel = Table(Gaussian(1.0), {"a": Number(), "b": Category()})
+    numbers = replicates(kernel, columns)
+    gram = kernel(columns).numpy()
+    np.testing.assert_array_equal(numbers[:, None] == numbers, gram > 1 - 1e-12)
 
 
 def test_joined_groups_are_connected_components():

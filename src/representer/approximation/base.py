@@ -14,10 +14,10 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from representer.kernels import NAMES, FeatureKind, Kernel, as_kernel
+from representer.kernels import NAMES, FeatureKind, Kernel, Table, as_kernel
 from representer.samples import Data, count, is_dask, refuse_frames, take
 from representer.samples import rows as limits
-from representer.values import Value
+from representer.values import Value, all_values
 
 
 class FeatureMap(ABC):
@@ -43,6 +43,12 @@ class FeatureMap(ABC):
     @abstractmethod
     def state(self) -> Data:
         """What was chosen or drawn: with the kernel, it makes the features again (``Approximation.restore``)."""
+
+    @property
+    def bytes_per_row(self) -> int:
+        """What a sample takes while its features are made: they, and the coordinates that tables make of a record."""
+        tables = [value.bytes_per_row for value in all_values(self.kernel) if isinstance(value, Table)]
+        return self.n_features * self.dtype.itemsize + max(tables, default=0)
 
     def columns(self, X: Data) -> Tensor:
         """Functions of x that span the features; the features themselves unless others are cheaper."""

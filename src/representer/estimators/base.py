@@ -273,7 +273,8 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         Parameters
         ----------
         path : str or path
-            The file, ``"model.representer"`` for instance; in a folder it is given that name.
+            The file, ``"model.representer"`` for instance; in a folder it is given that name. Folders on the way to it
+            that do not exist are made.
         compress : bool or int, default=False
             Are its bytes compressed (deflate), and at which level from 1 to 9?
 
@@ -789,7 +790,8 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
     def relevance_(self) -> np.ndarray:
         """How much each column matters: the share of the variance of the answers that is lost without it (n_features,).
 
-        The answers are predictions, probabilities of classes, or components. See ``inspection.relevance``.
+        The answers are predictions, probabilities of classes, or components. See ``inspection.relevance``. Of a frame,
+        ``dict(zip(model.feature_names_in_, model.relevance_))`` gives them their names.
         """
         check_is_fitted(self)
         X = columns_to_ask(getattr(self, "X_fit_", None))
@@ -842,6 +844,10 @@ def predict_set(self: KernelLearner, X: Data, coverage: float = 0.9) -> np.ndarr
         In the order of ``classes_``; all classes, with a warning, where there are too few samples for the coverage.
     """
     self._check_question(X, coverage)
+    try:
+        self.predict_proba(X)
+    except AttributeError as error:
+        raise ValueError(f"Sets rank classes by their probabilities. {error}") from error
     inputs = self._new_inputs(X, self._data_kernel())
     return class_sets(self._fold_fits(), inputs, coverage, self.classes_)
 

@@ -19,6 +19,7 @@ from representer.estimators.base import KernelLearner, KernelLike, RandomState, 
 from representer.estimators.validation import (
     Check,
     check_alpha,
+    check_bound,
     check_inputs,
     check_outputs,
     check_weights,
@@ -32,7 +33,8 @@ from representer.estimators.validation import (
 from representer.functions import ConditionalEmbedding, Embedding, FeatureFunction, Function
 from representer.functions.embedding import as_values, own_copy
 from representer.inspection.intervals import fold_intervals
-from representer.kernels import Gaussian, Kernel, as_kernel, is_several, kernels_of
+from representer.kernels import Gaussian, Kernel, as_kernel, is_bounded, is_several, kernels_of
+from representer.objectives.risk import embedding_risk_bound
 from representer.operators import original, replicates
 from representer.optimize import HistoryEntry, keep_going
 from representer.problems.conditional_embedding import (
@@ -89,18 +91,20 @@ class ConditionalMeanEmbedding(KernelLearner):
         ``"precomputed"`` for a Gram matrix. Words in a kernel are heuristics.
     alpha : float or "auto", default="auto"
         The weight of ‖f‖² beside the mean loss; ``"auto"`` learns it by the ``criterion``.
-    criterion : {"loo", "validation"} or None, default="loo"
-        The loss in the RKHS of l for samples left out: one by one, in closed form, or a share of them at once.
-        None: nothing is learned, words are heuristics and ``alpha="auto"`` is the mean k(x, x) over n.
+    criterion : {"loo", "validation", "penalized_validation", "rademacher"} or None, default="loo"
+        The loss in the RKHS of l for samples left out: one by one, in closed form, or a share of them at once, the
+        latter also with alpha ‖f‖² beside it (Song et al., 2013). Or the bound of ``risk_bound``, without confidence:
+        the loss of the samples themselves plus 2(2√κ r + r²)/√n with the complexity r, which is cautious. None: nothing
+        is learned, words are heuristics and ``alpha="auto"`` is the mean k(x, x) over n.
     validation_fraction : float, default=0.25
-        The share that ``criterion="validation"`` holds out.
+        The share that the criteria of validation hold out.
     fit_intercept : bool, default=True
         Add a constant b that costs nothing: weights then sum to one, and far from all samples (where ``support`` is a
         hundredth of what any left-out sample has, unless k(x, x) is unbounded) they become equal, or with an
         approximation the shares of the cells: the distribution is that of all of Y. False is the estimator of the
         literature, whose weights fade to zero there.
     shrinkage : float, default=1.0
-        As in ``EmbeddingClassifier``.
+        How strongly lengthscales of features (``"ard"``) are drawn to their mean, as in ``EmbeddingClassifier``.
     n_restarts : int, default=1
         Starts of the search over hyperparameters; all but the first are random.
     max_iter : int, default=100
@@ -185,7 +189,7 @@ class ConditionalMeanEmbedding(KernelLearner):
     constraints: ClassVar[dict[str, Check]] = {
         "alpha": only_one_alpha,
         "approximation": lambda name, value: value is None or input_output_pair(value),
-        "criterion": one_of("loo", "validation") | NONE,
+        "criterion": one_of("loo", "validation", "penalized_validation", "rademacher") | NONE,
         "tol": NOT_NEGATIVE,
     }
 
@@ -458,6 +462,42 @@ class ConditionalMeanEmbedding(KernelLearner):
         assert not isinstance(alpha, np.ndarray)  # checked
         options = (self.criterion, alpha, bool(self.fit_intercept), float(self.validation_fraction))
         return ConditionalModel(kernel, output, *options, self.approximation, self.memory_limit)
+
+    def risk_bound(self, beta: float = 0.05, prior: bool = True) -> float:
+        """With probability 1 − beta the expected ‖l(Y, ·) − μ_X‖² of new samples is below this, whatever the targets.
+
+        It is the counterpart of Theorem 4 of Hsu et al., who have it for class labels, and holds for any alpha, if f is
+        a function of the RKHS alone (``fit_intercept=False``), both kernels are bounded and given with numbers, and the
+        samples are independent and count alike. It is refused where that is not so.
+
+        Parameters
+        ----------
+        beta : float, default=0.05
+            The risk of being wrong, between 0 and 1.
+        prior : bool, default=True
+            Structural risk minimisation: r is rounded up to r_j = 2ʲ√κ with the prior 2^(−|j|)/3, which multiplies
+            beta, so that r may follow from the samples. False: for an r that was given before them.
+
+        Returns
+        -------
+        bound : float
+            Mean loss + 2(2√κ r + r²)/√n + (√κ + r)²√(log(1/beta)/(2n)), κ = sup l(y, y), r = ‖f‖√(sup k(x, x)).
+        """
+        check_is_fitted(self)
+        given = (self.kernel, self.output_kernel)
+        unbounded = [kernel for kernel in (self.kernel_, self.output_kernel_) if not is_bounded(kernel)]
+        reasons = {
+            "has no intercept beside the function: fit with fit_intercept=False": bool(self.function_.total_is_one),
+            "takes a mean in which all samples count alike: fit without weights": self.function_.shares is not None,
+            "is for independent samples: fit without groups": getattr(self.system_, "groups", None) is not None,
+            f"needs k(x, x) bounded for all x, which that of {unbounded[:1]} is not known to be: take "
+            "kernel.normalized()": bool(unbounded),
+            "is for kernels that do not follow from the samples: give both with numbers, such as Gaussian(1.0)": given
+            != (self.kernel_, self.output_kernel_),
+        }
+        check_bound(beta, reasons)
+        loss, r, supremum, n = self.system_.risk()
+        return embedding_risk_bound(loss, r, supremum=supremum, n=n, beta=beta, prior=prior)
 
     # -- expectations -------------------------------------------------------------------------------------------------
     def weights(self, X: Data) -> np.ndarray:

@@ -20,6 +20,7 @@ from representer.estimators.base import predict_set as class_sets_of
 from representer.estimators.validation import (
     Check,
     check_alpha,
+    check_bound,
     check_inputs,
     check_weights,
     encode,
@@ -31,6 +32,7 @@ from representer.estimators.validation import (
 from representer.functions import Expansion, FeatureFunction, Stacked
 from representer.inspection.explanation import class_misfits
 from representer.kernels import Gaussian, Kernel, Stack, as_kernel, is_bounded, stack_of
+from representer.objectives.risk import radius_with_prior
 from representer.operators import Representation, original, replicates
 from representer.optimize import Choice, HistoryEntry, keep_going
 from representer.preimage.probabilities import (
@@ -687,17 +689,21 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         probabilities = clip_normalized(estimates) if self.calibration_ is None else self.calibration_(estimates)
         return samples.Y.argmax(1), probabilities
 
-    def risk_bound(self, beta: float = 0.05) -> float:
+    def risk_bound(self, beta: float = 0.05, prior: bool = True) -> float:
         """Theorem 4: with probability 1 − beta the expected cross entropy, clipped at ``clip`` < 1/e, is below this.
 
-        It holds for the estimates of ``embedding``, before they are normalised or calibrated, and for any kernel and
-        alpha, if f is a function of the RKHS alone (``fit_intercept=False``), k(x, x) is bounded for all x, and the
-        samples are independent and count alike. It is refused where that is not so.
+        It holds for the estimates of ``embedding``, before they are normalised or calibrated, and for any alpha, if f
+        is a function of the RKHS alone (``fit_intercept=False``), k(x, x) is bounded for all x, and the samples are
+        independent and count alike. It is refused where that is not so. The paper states it for any kernel; the proof
+        is for one that does not follow from the samples.
 
         Parameters
         ----------
         beta : float, default=0.05
             The risk of being wrong, between 0 and 1.
+        prior : bool, default=True
+            Structural risk minimisation: r is rounded up to a power of two r_j = 2ʲ with the prior 2^(−|j|)/3, which
+            multiplies beta, so that r may follow from the samples. False is the theorem as published, for r as it is.
 
         Returns
         -------
@@ -705,9 +711,8 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
             Training cross entropy + 4e·r + √(8 log(2/beta)/n): valid, and far above 1 on real data.
         """
         check_is_fitted(self)
-        if not (is_real(beta) and 0.0 < beta < 1.0):
-            raise ValueError(f"beta must be a number between 0 and 1; got {beta!r}.")
-        bound = self._bound(beta)
+        if self._training_loss is None:
+            raise ValueError("risk_bound needs the training loss, which a fit by batches does not have; use fit.")
         reasons = {
             "is for one kernel: fit with one instead of several that are stacked": isinstance(self.kernel_, Stack),
             "has no intercept beside the function: fit with fit_intercept=False": self.function_.intercept is not None,
@@ -716,17 +721,15 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
             f"needs k(x, x) bounded for all x, which that of {self.kernel_!r} is not known to be: take "
             "kernel.normalized()": not all(map(is_bounded, self._kernels)),
         }
-        for reason, holds in reasons.items():
-            if holds:
-                raise ValueError(f"risk_bound rests on a theorem that {reason}.")
-        return bound
+        check_bound(beta, reasons)
+        return self._bound(beta, prior)
 
-    def _bound(self, beta: float) -> float:
+    def _bound(self, beta: float, prior: bool = True) -> float:
         """The expression of Theorem 4, whether its conditions hold or not."""
-        if self._training_loss is None:
-            raise ValueError("risk_bound needs the training loss, which a fit by batches does not have; use fit.")
-        confidence = math.sqrt(8.0 / self._n_samples * math.log(2.0 / beta))
-        return self._training_loss + 4.0 * math.e * self.complexity_ + confidence
+        assert self._training_loss is not None
+        r, surprise = radius_with_prior(self.complexity_, 1.0) if prior else (self.complexity_, 0.0)
+        confidence = math.sqrt(8.0 / self._n_samples * (math.log(2.0 / beta) + surprise))
+        return self._training_loss + 4.0 * math.e * r + confidence
 
     # -- attributes ---------------------------------------------------------------------------------------------------
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, ClassVar, Self
 
@@ -27,7 +28,7 @@ from representer.estimators.deep_regressor import (
 )
 from representer.estimators.validation import POSITIVE_OR_AUTO, Check, check_inputs, seed_of
 from representer.functions import Composed, CompositionNetwork, Expansion, Layer
-from representer.kernels import Kernel, as_kernel, one_kernel, single_kernel
+from representer.kernels import Kernel, as_kernel, is_frame, one_kernel, single_kernel
 from representer.notices import warn
 from representer.operators import OperatorKernel, as_operator_kernel, takes_gaps, takes_sparse
 from representer.problems.autoencoder import (
@@ -44,7 +45,7 @@ from representer.problems.autoencoder import (
 )
 from representer.problems.composition import Composition, squared_loss
 from representer.problems.machines import as_layer, checked_layer
-from representer.samples import Data, Samples, SparseRows, is_dask, label_columns, plain
+from representer.samples import Data, Samples, SparseRows, as_frame, frame_library, is_dask, label_columns, plain
 from representer.values import COUNT, NONE, NOT_NEGATIVE, instance_of, is_count, is_real, one_of
 
 # Landmarks of a fit in batches that has not been given any.
@@ -84,6 +85,11 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         The weight of the decoder's squared norm beside the mean distortion; ``"auto"`` learns it.
     encoder_alpha : float or "auto", default="auto"
         That of every inner layer that is not a ``Layer`` with a number of its own.
+    norm_bounds : list of float or None, default=None
+        Instead of penalties, bounds of the norms of all functions from the input on, the decoder last: the problem (7)
+        to which the paper's generalisation bound applies. ``alpha_`` and the penalties of ``layers_`` are its
+        multipliers; where a norm stays below its bound, there is next to none. ``alpha`` and ``encoder_alpha`` do not
+        count.
     fit_intercept : bool, default=True
         Let reconstructions vary around a constant that costs nothing. False is the problem of the paper.
     supervision : float or "auto", default=0.0
@@ -215,10 +221,12 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
     kernel_: Kernel | OperatorKernel
     training_data = ("X_fit_",)
 
+    _frame_library: str | None = None  # whose frame the training data were
     constraints: ClassVar[dict[str, Check]] = {
         **DEEP_ARGUMENTS,
         "batch_size": NONE | COUNT,
         "encoder_alpha": POSITIVE_OR_AUTO,
+        "norm_bounds": NONE | instance_of("a list of numbers", list, tuple, np.ndarray),
         "preimage": one_of("auto", "nearest", "weighted", "direct"),
         "supervision": NOT_NEGATIVE | one_of("auto"),
         "target": instance_of("a kernel", Kernel) | one_of("auto", "features", "kernel"),
@@ -233,6 +241,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         target: Any = "auto",
         alpha: float | str = "auto",
         encoder_alpha: float | str = "auto",
+        norm_bounds: Sequence[float] | None = None,
         fit_intercept: bool = True,
         supervision: float | str = 0.0,
         preimage: str = "auto",
@@ -258,6 +267,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         self.target = target
         self.alpha = alpha
         self.encoder_alpha = encoder_alpha
+        self.norm_bounds = norm_bounds
         self.fit_intercept = fit_intercept
         self.supervision = supervision
         self.preimage = preimage
@@ -366,7 +376,10 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         problem = self._problem(first, samples, inputs, y)
         settings = self._search_settings(problem.seed, self.criterion)
         problem = problem.settled(settings)
-        solution = problem.solve(problem.choose(settings))
+        if self.norm_bounds is None:
+            solution = problem.solve(problem.choose(settings))
+        else:
+            solution = problem.bounded(self.norm_bounds, settings)
         self.supervision_ = problem.model.label_weight
         if solution.collapsed:
             warn(
@@ -374,8 +387,15 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
                 "could explain. Lower encoder_alpha or alpha, or standardise the data.",
                 ConvergenceWarning,
             )
+        if not solution.kept:
+            warn(
+                f"The norms {np.round(solution.norms, 4)} have not come to their bounds {self.norm_bounds}. Lower tol, "
+                "raise max_iter, or give other bounds.",
+                ConvergenceWarning,
+            )
         self._keep_attributes(deep_attributes(solution))
         self._keep(problem, solution.code_layer)
+        self._frame_library = frame_library(X)
         self.X_fit_ = plain(problem.seen.inputs, copy=True)
         return self
 
@@ -592,7 +612,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
 
         Returns
         -------
-        X : ndarray of shape (n_samples, n_features), or list of objects
+        X : ndarray of shape (n_samples, n_features), list of objects, or frame of the library of the fit
             Reconstructions. With a precomputed kernel, the row numbers of training samples, or of the candidates, which
             are then given as k(candidates, X_train).
         """
@@ -604,7 +624,9 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
                     "itself. Leave candidates=None, or fit with target='kernel'."
                 )
             return plain(values)
-        return self._preimage(values, candidates, diagonal)
+        objects = self._preimage(values, candidates, diagonal)
+        library = frame_library(candidates) or self._frame_library
+        return as_frame(objects, library) if library is not None and is_frame(objects) else objects
 
     def reconstruct(self, X: Data, candidates: Data = None, diagonal: object = None) -> Data:
         """Encode and decode data: ``inverse_transform(transform(X))``.
@@ -618,7 +640,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
 
         Returns
         -------
-        X : ndarray of shape (n_samples, n_features), or list of objects
+        X : ndarray of shape (n_samples, n_features), list of objects, or frame of the library of the fit
             Reconstructions.
         """
         if is_dask(X):

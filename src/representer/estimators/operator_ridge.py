@@ -153,8 +153,9 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         The kernels of a stack, their alphas, weights and errors for left-out samples: printed as a table.
     weights_ : ndarray of shape (n_kernels, n_outputs)
         The weights of a stack, at least 0; those of each output sum to one.
-    operator_ : Operator or None
-        The output operator that was used; None if ``kernel`` is operator-valued.
+    operator_ : Operator, list of Operator or None
+        The output operator that was used; those of the kernels of a stack, each of which learns its own; None if
+        ``kernel`` is operator-valued.
     alpha_ : float or ndarray of shape (n_kernels,)
         The weight of ‖f‖² that was used; in a stack each kernel has its own.
     function_ : Function
@@ -365,7 +366,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
 
     def _models(self, kernel: OperatorKernel | Stack) -> list[RidgeModel]:
         """What is fitted: one model, or one for each kernel of a stack."""
-        alpha, stacked = check_alpha(self.alpha, interpolates=True), isinstance(kernel, Stack)
+        alpha = check_alpha(self.alpha, interpolates=True)
         kernels: list[OperatorKernel] = kernel.kernels if isinstance(kernel, Stack) else [kernel]
         alphas = [alpha] * len(kernels)
         if isinstance(kernel, Stack) and kernel.alphas is not None:
@@ -374,7 +375,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
             if self.approximation is not None and not isinstance(own, Decomposable):
                 raise ValueError(f"approximation= needs a scalar kernel with an output operator; got {own!r}.")
         learn, intercept = isinstance(self.operator, str), bool(self.fit_intercept)
-        options = (self.approximation, self.solver, self.memory_limit, SHRINKAGE if stacked else 0.0)
+        options = (self.approximation, self.solver, self.memory_limit, SHRINKAGE if len(kernels) > 1 else 0.0)
         noise = self._noise
         variance = None if noise is None else (np.median(noise, 0) / self._unit) ** 2
         return [
@@ -472,11 +473,13 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         kernel: Any = original(choice.model)
         scalar = isinstance(kernel, Decomposable)
         self.kernel_: Any = kernel.kernel if scalar else kernel
-        self.operator_: Operator | None = kernel._operator if scalar else None
+        self.operator_: Operator | list[Operator] | None = kernel._operator if scalar else None
         for name in ("approximation_error_", "members_", "weights_"):
             self.__dict__.pop(name, None)
         if isinstance(solution, StackSolution):
             self.kernel_, self.operator_ = solution.kernel, solution.operator
+            if isinstance(self.operator, str):
+                self.operator_ = [k._operator for k in solution.kernel.kernels if isinstance(k, Decomposable)] or None
             scores = [self._squared(member.score) for member in solution.members]
             scored = zip(solution.members, scores, strict=True)
             self.members_ = Members(member._replace(score=score) for member, score in scored)

@@ -15,7 +15,16 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, _num_samples, column_or_1d, validate_data
 
 from representer.approximation import Approximation, check_bare
-from representer.kernels import Domain, Kernel, Stack, is_frame, refuse_non_numbers, refuse_pictures, refuse_unordered
+from representer.kernels import (
+    Domain,
+    Kernel,
+    Stack,
+    is_frame,
+    refuse_non_numbers,
+    refuse_pictures,
+    refuse_unordered,
+    warn_of_unknown,
+)
 from representer.linalg import as_bytes
 from representer.notices import warn
 from representer.operators import OperatorKernel, takes_gaps, takes_sparse
@@ -79,7 +88,10 @@ def check_inputs(estimator: object, X: Data, kernel: Kernel | OperatorKernel | S
         labels = check_array(X, dtype=None, ensure_2d=False, ensure_all_finite=False)
         return validate_data(estimator, labels.reshape(len(labels), -1), reset=reset, dtype=None)
     if domain == "records":
-        return _named_columns(estimator, X, reset=reset)
+        records = _named_columns(estimator, X, reset=reset)
+        if not reset and records is not X:
+            warn_of_unknown(kernel, records)
+        return records
     # Of a list it would take the length of the first object for the number of features.
     if hasattr(X, "shape"):
         validate_data(estimator, X, reset=reset, skip_check_array=True)
@@ -159,6 +171,15 @@ def check_weights(sample_weight: Data, X: Data) -> np.ndarray | None:
         raise ValueError("Sample weights must contain at least one non-zero number.")
     low, high = SQUARED_SIZES
     return weights if low < weights.max() < high else weights / weights.max()  # they matter up to a common factor
+
+
+def check_bound(beta: object, reasons: Mapping[str, bool]) -> None:
+    """Refuse a bound for a wrong probability, or where its theorem says nothing, for the first reason that holds."""
+    if not (is_real(beta) and 0.0 < beta < 1.0):
+        raise ValueError(f"beta must be a number between 0 and 1; got {beta!r}.")
+    for reason, holds in reasons.items():
+        if holds:
+            raise ValueError(f"risk_bound rests on a theorem that {reason}.")
 
 
 def takes_batches(learner: Any) -> bool:

@@ -74,7 +74,9 @@ from representer.kernels.tables import (
     Pixels,
     Standardized,
     Table,
+    UnknownCategoryWarning,
     Words,
+    warn_of_unknown,
 )
 from representer.kernels.time_series import GlobalAlignment, Signature
 from representer.kernels.vectors import (
@@ -160,6 +162,7 @@ __all__ = [
     "Tangent",
     "Tanimoto",
     "TensorMatern",
+    "UnknownCategoryWarning",
     "VertexHistogram",
     "WeightedDegree",
     "WeisfeilerLehman",
@@ -183,4 +186,5 @@ __all__ = [
     "pairwise_blocks",
     "seen_inside",
     "suggest",
+    "warn_of_unknown",
 ]

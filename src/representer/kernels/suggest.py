@@ -52,7 +52,7 @@ from representer.kernels.tables import (
 from representer.kernels.time_series import GlobalAlignment, Signature
 from representer.kernels.vectors import Gaussian, Laplacian, Linear, Matern, Polynomial
 from representer.notices import warn
-from representer.samples import Column, Data, as_items, frame_columns, is_dask, is_missing, plain
+from representer.samples import Column, Data, as_items, frame_columns, in_seconds, is_dask, is_missing, plain
 from representer.values import Value, all_values, is_real
 
 # Kernels with a lengthscale for each feature join the family of vectors up to so many features.
@@ -296,6 +296,8 @@ LOOKED_AT = 2000
 NUCLEOTIDES, AMINO_ACIDS = set("ACGTUN-"), set("ACDEFGHIKLMNPQRSTVWYXBZUOJ*-")
 DATE = re.compile(r"\s*\d{4}-\d{1,2}-\d{1,2}([T ]\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?\s*")
 LIKE_DATE = re.compile(r"\s*(\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}|\d{1,2}[ -][A-Za-z]{3,9}[ -]\d{2,4})(\s.*)?")
+# What identifiers look like: a word and a running number, or many hexadecimal digits.
+NUMBERED, HEXADECIMAL = re.compile(r"([^\W\d][^\W\d_]*[ _#.:/-]?)\d+"), re.compile(r"(?=.*\d)[0-9a-fA-F-]{8,}")
 STRUCTURE = re.compile(r"[()=#\[\]@/\\%+]|[A-Za-z]\d")  # what SMILES of more than a chain have, and words have not
 
 
@@ -496,8 +498,10 @@ def _of_vectors(X: Data, features: FeatureKind | None) -> Suggestion:
 
 def _of_sparse(X: Data) -> Suggestion:
     """Sparse rows: how much they have in common."""
-    kernels = tuple(family("sparse").kernels)
-    return _of_family(Finding(None, "sparse rows", f"a sparse matrix of {X.shape[1]} columns", kernels[0], kernels))
+    why, members = f"a sparse matrix of {X.shape[1]} columns", family("sparse").kernels
+    if X.nnz and X.min() < 0:
+        why, members = f"{why}, with negative entries", [k for k in members if not isinstance(k, MinMax)]
+    return _of_family(Finding(None, "sparse rows", why, members[0], tuple(members)))
 
 
 def _of_objects(entries: Column) -> Suggestion:
@@ -591,7 +595,7 @@ def kind_of_column(name: str | None, column: Column) -> Finding:
     for look in (_numbers, _dates, _texts, _things):
         finding = look(name, present)
         if finding is not None:
-            return _with_gaps(finding) if gaps else finding
+            return _with_gaps(finding, gaps=gaps) if gaps or name is not None else finding
     return _mixed(name, present)
 
 
@@ -609,9 +613,9 @@ def _mixed(name: str | None, present: list[Any]) -> Finding:
     )
 
 
-def _with_gaps(finding: Finding) -> Finding:
-    """The finding for a column with gaps: a kernel of objects is told what a gap is."""
-    why = f"{finding.why}, with gaps"
+def _with_gaps(finding: Finding, *, gaps: bool) -> Finding:
+    """The finding for a column that has gaps, or may have some in new data: a kernel of objects is told what one is."""
+    why = f"{finding.why}, with gaps" if gaps else finding.why
     if isinstance(finding.part, Kernel):
         return replace(finding, why=why, part=Optional(finding.part), family=tuple(map(Optional, finding.family)))
     return replace(finding, why=why)
@@ -637,6 +641,10 @@ def _numbers(name: str | None, present: list[Any]) -> Finding | None:
         if len(set(map(bool, present))) == 1:
             return Finding(name, "a constant", f"always {present[0]}")
         return Finding(name, "yes or no", "truth values", Category())
+    if all(isinstance(entry, datetime.timedelta | np.timedelta64) for entry in present):
+        if len({float(in_seconds(entry)) for entry in present}) == 1:
+            return Finding(name, "a constant", f"always {present[0]}")
+        return Finding(name, "durations", "lengths of time, in seconds", Number())
     if not all(is_real(entry) or isinstance(entry, Decimal | bool | np.bool_) for entry in present):
         return None
     if len({float(entry) for entry in present}) == 1:
@@ -671,6 +679,13 @@ def _texts(name: str | None, present: list[Any]) -> Finding | None:
     sequences = _sequences(name, seen, present)
     if sequences is not None:
         return sequences
+    if name is not None and _are_identifiers(present):
+        left_out = (
+            f"Column {name!r} has a code of its own in each row, such as {present[0]!r:.40}: it says nothing of other "
+            f"rows, and is left out. To compare its letters, give a kernel: Columns({{{name!r}: "
+            "Spectrum((1, 3)).normalized(), …})."
+        )
+        return Finding(name, "identifiers", f"{len(levels)} different codes of {len(present)}", doubt=left_out)
     doubt = _doubt_about_numbers(name, seen)
     words = float(np.median([len(text.split()) for text in seen]))
     if words >= WORDS_OF_TEXT:
@@ -679,6 +694,16 @@ def _texts(name: str | None, present: list[Any]) -> Finding | None:
     kernels = (Spectrum((1, 3)).normalized(), *family("strings").kernels, Words(1))
     why = f"{len(levels)} different short texts of {len(present)}"
     return Finding(name, "names", why, kernels[0], kernels, doubt=doubt)
+
+
+def _are_identifiers(present: list[str]) -> bool:
+    """Are at least ten texts all different: the same word before different numbers, or codes of one length?"""
+    if len(present) < FEW_LEVELS or len(set(present)) < len(present):
+        return False
+    numbered = [NUMBERED.fullmatch(text) for text in present]
+    if all(numbered) and len({match[1] for match in numbered if match}) == 1:
+        return True
+    return len(set(map(len, present))) == 1 and all(HEXADECIMAL.fullmatch(text) for text in present)
 
 
 def _doubt_about_numbers(name: str | None, seen: list[str]) -> str | None:

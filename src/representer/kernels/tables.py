@@ -20,6 +20,7 @@ from representer.kernels.base import Domain, Kernel, Wrapped, is_searched
 from representer.kernels.learned import Mapped
 from representer.kernels.strings import Spectrum
 from representer.linalg import combine
+from representer.notices import warn
 from representer.samples import (
     Column,
     Data,
@@ -30,6 +31,7 @@ from representer.samples import (
     as_vectors,
     column_of,
     first_positions,
+    in_seconds,
     is_missing,
     plain,
     same_features,
@@ -41,6 +43,7 @@ from representer.values import (
     Setting,
     Value,
     Word,
+    all_values,
     as_tensor,
     instance_of,
     is_real,
@@ -225,10 +228,10 @@ CYCLES = {"year": 365.2425 * 86_400.0, "week": 7 * 86_400.0, "day": 86_400.0}
 
 
 def as_numbers(column: Column) -> np.ndarray:
-    """The entries of a column as numbers (n,), with NaN for gaps."""
+    """The entries of a column as numbers (n,), lengths of time in seconds, with NaN for gaps."""
     if isinstance(column, np.ndarray) and column.dtype.kind in "biuf":
         return column.astype(np.float64)
-    entries = [np.nan if is_missing(entry) else entry for entry in column]
+    entries = [np.nan if is_missing(entry) else in_seconds(entry) for entry in column]
     numbers = np.array([_as_number(entry) for entry in entries], dtype=object)
     wrong = [i for i, entry in enumerate(numbers) if entry is None]
     if wrong:
@@ -260,6 +263,10 @@ class Encoding(Value, ABC):
     @abstractmethod
     def coordinates(self, column: Column) -> np.ndarray:
         """The coordinates (n, q) of the entries of a column."""
+
+    @abstractmethod
+    def entry_numbers(self, column: Column) -> np.ndarray:
+        """One number (n,) for each entry of a column, the same one for equal entries; NaN for gaps."""
 
     @property
     @abstractmethod
@@ -304,6 +311,9 @@ class Number(Encoding):
 
     def coordinates(self, column: Column) -> np.ndarray:
         return self._scaled(as_numbers(column))
+
+    def entry_numbers(self, column: Column) -> np.ndarray:
+        return as_numbers(column)
 
     def _scaled(self, numbers: np.ndarray) -> np.ndarray:
         _refuse_infinity(numbers)
@@ -368,9 +378,19 @@ class Category(Encoding):
         return self._rebuild(lambda *_: levels)
 
     def coordinates(self, column: Column) -> np.ndarray:
+        codes = self._places(column)
+        known = np.flatnonzero(codes >= 0)
+        coordinates = np.zeros((len(codes), len(self.levels)))
+        coordinates[known, codes[known]] = 1.0
+        return coordinates
+
+    def entry_numbers(self, column: Column) -> np.ndarray:
+        return Category().fitted(column)._places(column).astype(np.float64)
+
+    def _places(self, column: Column) -> np.ndarray:
+        """The places of the entries among the levels (n,), −1 of an unknown one."""
         place = {level: i for i, level in enumerate(self.levels)}
-        codes = np.array([place.get(as_level(entry), -1) for entry in column])
-        return (codes[:, None] == np.arange(len(place))).astype(np.float64)
+        return np.fromiter((place.get(as_level(entry), -1) for entry in column), np.int64, len(column))
 
     @property
     def width(self) -> int:
@@ -426,6 +446,9 @@ class Ordered(Encoding):
     def coordinates(self, column: Column) -> np.ndarray:
         return self._number()._scaled(self._places(column))
 
+    def entry_numbers(self, column: Column) -> np.ndarray:
+        return self._places(column)
+
     @property
     def width(self) -> int:
         return self._number().width
@@ -477,6 +500,9 @@ class Date(Encoding):
             angle = 2.0 * np.pi * seconds / CYCLES[name]
             parts += [np.nan_to_num(np.stack([np.cos(angle), np.sin(angle)], 1))]
         return np.concatenate(parts, 1)
+
+    def entry_numbers(self, column: Column) -> np.ndarray:
+        return as_seconds_since_1970(column)
 
     @property
     def width(self) -> int:
@@ -585,8 +611,22 @@ class Table(Mapped):
         return self._coordinates(X)
 
     def _coordinates(self, X: Sequence[Record]) -> Tensor:
-        parts = [self._own(name, lambda e, column: e.coordinates(column), X) for name in self.columns]
-        return torch.from_numpy(np.concatenate(parts, 1))
+        coordinates, begin = np.empty((len(X), int(self._widths.sum()))), 0
+        for name, encoding in self.columns.items():
+            own = coordinates[:, begin : begin + encoding.width]
+            own[:] = self._own(name, lambda e, column: e.coordinates(column), X)
+            begin += encoding.width
+        return torch.from_numpy(coordinates)
+
+    @property
+    def bytes_per_row(self) -> int:
+        """What the coordinates of one record take: they, and copies in units of lengthscales and for distances."""
+        return 4 * 8 * int(self._widths.sum())
+
+    def entry_numbers(self, X: Sequence[Record]) -> np.ndarray:
+        """One number for each entry of the columns (n, n_columns): records are equal where these are."""
+        own = [self._own(name, lambda e, column: e.entry_numbers(column), X) for name in self.columns]
+        return np.where(np.isnan(own), np.nan, own).T
 
     @property
     def _widths(self) -> Tensor:
@@ -609,6 +649,29 @@ class Table(Mapped):
             if value.ndim and value.shape[-1] == len(self.columns) > 1:
                 repeated[name] = value.repeat_interleave(self._widths.to(value.device), -1)
         return self.kernel.replace(repeated) if repeated else self.kernel
+
+
+class UnknownCategoryWarning(UserWarning):
+    """None of the entries of a column of categories is one that the fit has seen."""
+
+
+def warn_of_unknown(kernel: Value, X: Sequence[Record]) -> None:
+    """Warn of columns of categories in which several records have entries, and none one that the fit has seen."""
+    tables = [value for value in all_values(kernel) if isinstance(value, Table)]
+    encodings = {name: encoding for table in tables for name, encoding in table.columns.items()}
+    unknown = []
+    for name, encoding in encodings.items():
+        if isinstance(encoding, Category | Ordered) and not isinstance(encoding.levels, str):
+            levels = [as_level(entry) for entry in column_of(X, name, gaps=True) if not is_missing(entry)]
+            if len(levels) > 1 and not set(map(as_level, encoding.levels)).intersection(levels):
+                unknown.append(repr(name))
+    if unknown:
+        warn(
+            f"No entry of column {', '.join(unknown)} is a category that the fit has seen: all are taken for one new "
+            "category, equally far from the others. Look at how the column is coded: upper and lower case, blanks, "
+            "numbers or text.",
+            UnknownCategoryWarning,
+        )
 
 
 # -- vectors whose columns have units and gaps ------------------------------------------------------------------------
@@ -836,8 +899,10 @@ class Optional(Wrapped):
 
     def _gram(self, X: list[Any], Y: list[Any] | None) -> Tensor:
         left, right = _present(X), _present(X if Y is None else Y)
-        absent = torch.tensor([[x is None and y is None for y in (X if Y is None else Y)] for x in X])
-        gram = absent.to(torch.float64)
+        if len(left) == len(X) and (Y is None or len(right) == len(Y)):
+            return self.kernel._gram(X, Y)
+        gaps = [torch.tensor([item is None for item in items]) for items in (X, X if Y is None else Y)]
+        gram = (gaps[0][:, None] & gaps[1]).to(torch.float64)
         if len(left) and len(right):
             rows = [X[i] for i in left]
             inner = self.kernel._gram(rows, None if Y is None else [Y[j] for j in right])

@@ -17,6 +17,7 @@ from representer.objectives.base import Evaluation, NotConvergedError, Objective
 from representer.objectives.convex import EpsilonInsensitive, HeldOutLoss, Hinge, Huber, Logistic, SquaredHinge
 from representer.objectives.custom import CustomLoss
 from representer.objectives.risk import (
+    EmbeddingBound,
     HeldOutRisk,
     LeaveOneOutRisk,
     RademacherBound,
@@ -33,6 +34,7 @@ from representer.objectives.squared import (
 
 __all__ = [
     "CustomLoss",
+    "EmbeddingBound",
     "EpsilonInsensitive",
     "Evaluation",
     "GeneralizedCrossValidation",

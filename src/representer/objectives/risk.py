@@ -156,13 +156,13 @@ class _Risk:
     shift_gradient: Tensor | float = 0.0  # beside what the shift changes through W
 
 
-class ClassRisk(SquaredLoss, ABC):
-    """A mean cross entropy of f, or of what f would be without the samples that judge it, plus weight·r.
+class Risk(SquaredLoss, ABC):
+    """A mean loss of f, or of what f would be without the samples that judge it, plus a function of its complexity r.
 
-    f minimises squared loss to one-hot labels + α‖f‖²; r = √(tr(CᵀKC)·sup k(x, x)) with its dual coefficients C is the
-    complexity in Theorem 4 of Hsu et al. A supremum attained at several diagonal entries shares its gradient among
-    them. r costs no factorisation and no solve beyond those of the cross entropy. ``observer``, if there is one, is
-    told the cross entropy, r and the accuracy at every evaluation.
+    f minimises squared loss + α‖f‖²; r = √(tr(CᵀKC)·sup k(x, x)) with its dual coefficients C is the complexity in
+    Theorem 4 of Hsu et al. A supremum attained at several diagonal entries shares its gradient among them. r costs no
+    factorisation and no solve beyond those of the loss. ``observer``, if there is one, is told the loss, r and the
+    accuracy at every evaluation.
     """
 
     def __init__(
@@ -171,24 +171,25 @@ class ClassRisk(SquaredLoss, ABC):
         *,
         alpha: float | Tensor,
         weight: float,
-        loss: CrossEntropy,
         supremum: float | None,
         intercept: bool,
         sample_weight: ArrayLike | None = None,
         observer: Observer | None = None,
     ) -> None:
-        labels = one_hot(targets, name=type(self).__name__)
-        super().__init__(labels, None, alpha=alpha, intercept=intercept, sample_weight=sample_weight)
-        self.targets = Targets(labels)  # also where there are more classes than samples
+        super().__init__(targets, None, alpha=alpha, intercept=intercept, sample_weight=sample_weight)
         if not (weight >= 0 and math.isfinite(weight)):
             raise ValueError(f"weight must be a finite number ≥ 0, the weight of the complexity; got {weight}.")
         if supremum is not None and not (supremum > 0 and math.isfinite(supremum)):
             raise ValueError(f"supremum must be positive, an upper bound of k(x, x); got {supremum}.")
-        self.weight, self.loss, self.supremum, self.observer = weight, loss, supremum, observer
+        self.weight, self.supremum, self.observer = weight, supremum, observer
 
     @abstractmethod
     def _risk(self, system: RidgeSystem, Y: Tensor, C: Tensor) -> _Risk:
-        """The risk of one-hot labels Y (n, k) with dual coefficients C (..., n, k)."""
+        """The risk of targets Y (n, k) with dual coefficients C (..., n, k)."""
+
+    def _penalty(self, r: Tensor) -> tuple[Tensor, Tensor]:
+        """What the complexity costs, and the derivative in it."""
+        return self.weight * r, torch.full_like(r, self.weight)
 
     def _score(self, system: RidgeSystem, Y: Tensor, C: Tensor, alpha: Tensor) -> Score:
         """Add the complexity ρ to the risk, with ρ² = tr(CᵀKC).
@@ -207,15 +208,16 @@ class ClassRisk(SquaredLoss, ABC):
             if self.observer is not None:
                 self.observer(risk.value, r, risk.accuracy)
         if self.weight > 0:
-            value = value + self.weight * r
-            pull = (0.5 * self.weight * S / r)[..., None, None]
+            cost, slope = self._penalty(r)
+            value = value + cost
+            pull = (0.5 * slope * S / r)[..., None, None]
             right = right + pull * system.noise(own)
             rest = -0.5 * pull * C if rest is None else rest - 0.5 * pull * C
             shift_gradient = shift_gradient - pull[..., 0, 0] * inner(own, system.per_weight(own))
             if self.supremum is None:
                 attained = (entries == S[..., None]).to(C)
                 share = attained / attained.sum(-1, keepdim=True)
-                diagonal = (0.5 * self.weight * r / S)[..., None] * share
+                diagonal = (0.5 * slope * r / S)[..., None] * share
         left = system.solve(right)
         if system.rows is not None:
             left = C.new_zeros(C.shape).index_copy_(-2, system.rows, left)
@@ -230,6 +232,84 @@ def _fitted(system: RidgeSystem) -> Tensor | slice:
 
 def _accuracy(F: Tensor, Y: Tensor, shares: Tensor) -> Tensor:
     return (F.argmax(-1) == Y.argmax(-1)).to(F) @ shares
+
+
+class ClassRisk(Risk, ABC):
+    """A mean cross entropy of the fit to one-hot labels plus weight·r."""
+
+    def __init__(
+        self,
+        targets: ArrayLike,
+        *,
+        alpha: float | Tensor,
+        weight: float,
+        loss: CrossEntropy,
+        supremum: float | None,
+        intercept: bool,
+        sample_weight: ArrayLike | None = None,
+        observer: Observer | None = None,
+    ) -> None:
+        labels = one_hot(targets, name=type(self).__name__)
+        super().__init__(
+            labels,
+            alpha=alpha,
+            weight=weight,
+            supremum=supremum,
+            intercept=intercept,
+            sample_weight=sample_weight,
+            observer=observer,
+        )
+        self.targets = Targets(labels)  # also where there are more classes than samples
+        self.loss = loss
+
+
+class EmbeddingBound(Risk):
+    """1/n Σ‖y_i − f(x_i)‖² + weight·2(2√κ r + r²)/√n: a bound of the expected squared distance to targets in a ball.
+
+    The squared radius of the ball is κ, for embeddings l(y, ·) the supremum of l(y, y). It holds with probability 1 − β
+    if (√κ + r)²√(log(1/β)/(2n)) is added, and r was given beforehand; see ``embedding_risk_bound``.
+
+    Parameters
+    ----------
+    targets : array (n, q)
+        Coordinates of the targets.
+    alpha, supremum, intercept, sample_weight
+        As for ``RademacherBound``.
+    weight : float
+        Of the complexity.
+    """
+
+    def __init__(
+        self,
+        targets: ArrayLike,
+        *,
+        alpha: float | Tensor,
+        weight: float = 1.0,
+        supremum: float | None = None,
+        intercept: bool = False,
+        sample_weight: ArrayLike | None = None,
+    ) -> None:
+        super().__init__(
+            targets,
+            alpha=alpha,
+            weight=weight,
+            supremum=supremum,
+            intercept=intercept,
+            sample_weight=sample_weight,
+        )
+        self.radius = float(self.targets.factor.square().sum(-1).max()) ** 0.5
+
+    def _penalty(self, r: Tensor) -> tuple[Tensor, Tensor]:
+        scale = 2.0 * self.weight / math.sqrt(self.n)
+        return scale * (2.0 * self.radius * r + r**2), scale * (2.0 * self.radius + 2.0 * r)
+
+    def _risk(self, system: RidgeSystem, Y: Tensor, C: Tensor) -> _Risk:
+        """From f − y = −shift·C, dC = −P dW C."""
+        misses = -system.noise(C)
+        slope = 2.0 * self._shares(C)[:, None] * misses
+        value = 0.5 * inner(slope, misses)
+        change = -inner(slope, system.per_weight(C))
+        return _Risk(value, value, 0.5 * system.noise(slope), shift_gradient=change)
 
 
 class RademacherBound(ClassRisk):
@@ -407,3 +487,42 @@ def rademacher_complexity(gram: Tensor, dual: Tensor, *, supremum: float | None 
     squared_norm = inner(dual, gram @ dual)
     S = gram.diagonal(dim1=-2, dim2=-1).amax(-1) if supremum is None else supremum
     return (squared_norm * S).sqrt()
+
+
+def radius_with_prior(r: float, unit: float) -> tuple[float, float]:
+    """The least r_j = 2ʲ·unit that is not below r, and log(1/p_j) of its prior p_j = 2^(−|j|)/3, j = …, −1, 0, 1, ….
+
+    A bound that holds for an r given beforehand holds for all r_j at once if that of r_j may fail with probability
+    p_jβ, because these sum to β. So a complexity r that follows from the samples costs a factor of at most two, and
+    log(1/p_j) beside log(1/β).
+    """
+    j = math.ceil(math.log2(max(r / unit, 2.0**-40)))
+    return unit * 2.0**j, abs(j) * math.log(2.0) + math.log(3.0)
+
+
+def embedding_risk_bound(
+    loss: float, r: float, *, supremum: float, n: int, beta: float = 0.05, prior: bool = True
+) -> float:
+    """A bound of E‖l(Y, ·) − f(X)‖² for any targets with l(y, y) ≤ κ, from the mean over n independent samples.
+
+    With probability 1 − β it is at most loss + 2(2√κ r + r²)/√n + (√κ + r)²√(log(1/β)/(2n)) for all functions of an
+    RKHS that is given beforehand with ‖f‖√(sup k(x, x)) ≤ r. The page on embeddings derives it.
+
+    Parameters
+    ----------
+    loss : float
+        The mean ‖l(y_i, ·) − f(x_i)‖² over the samples.
+    r : float
+        ‖f‖√(sup k(x, x)).
+    supremum : float
+        κ, an upper bound of l(y, y).
+    n : int
+    beta : float
+        The risk of being wrong.
+    prior : bool
+        Pay for an r that follows from the samples, by ``radius_with_prior``; False: r was given before.
+    """
+    root = math.sqrt(supremum)
+    radius, surprise = radius_with_prior(r, root) if prior else (r, 0.0)
+    complexity = 2.0 * (2.0 * root * radius + radius**2) / math.sqrt(n)
+    return loss + complexity + (root + radius) ** 2 * math.sqrt((math.log(1.0 / beta) + surprise) / (2.0 * n))

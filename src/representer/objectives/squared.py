@@ -425,6 +425,8 @@ class HeldOut(SquaredLoss):
         As for ``Ridge``; the rows of K and the targets are those of both parts. Both means are weighted.
     validation : array of int, or bool (n,)
         The rows held out.
+    penalized : bool
+        Add α‖f‖², as Song et al. (2013, p. 15) do.
     """
 
     def __init__(
@@ -436,8 +438,10 @@ class HeldOut(SquaredLoss):
         validation: ArrayLike,
         intercept: bool = False,
         sample_weight: ArrayLike | None = None,
+        penalized: bool = False,
     ) -> None:
         super().__init__(targets, target_gram, alpha=alpha, intercept=intercept, sample_weight=sample_weight)
+        self.penalized = penalized
         self.validation = held_out_indices(validation, self.n)
         kept = torch.ones(self.n, dtype=torch.bool)
         kept[self.validation] = False
@@ -455,7 +459,19 @@ class HeldOut(SquaredLoss):
         HE = system.solve(system.apply(weighted)[..., t, :])
         if system.g is not None:
             HE += system.g @ weighted.sum(-2, keepdim=True)
-        return Score(inner(weighted, E), left=(-weighted).index_copy_(-2, t, HE))
+        score = Score(inner(weighted, E), left=(-weighted).index_copy_(-2, t, HE))
+        return self._penalized(score, system, Y, C, alpha) if self.penalized else score
+
+    def _penalized(self, score: Score, system: RidgeSystem, Y: Tensor, C: Tensor, alpha: Tensor) -> Score:
+        """Add αρ², ρ² = tr(CᵀKC): from KC = Y − 1bᵀ − NC follows ∂ρ²/∂K = CCᵀ − 2 sym((C − PNC)Cᵀ)."""
+        t = system.rows
+        assert t is not None  # the rows of the fit are those not held out
+        own = C[..., t, :]
+        squares = inner(own, system.centred(Y[t]) - system.noise(own))
+        solved = system.solve(system.noise(own)) - 0.5 * own
+        left = score.left.index_add(-2, t, alpha[..., None, None] * solved)
+        in_shift = -alpha * inner(own, system.per_weight(own))
+        return Score(score.value + alpha * squares, left, alpha_gradient=squares + self._total() * in_shift)
 
 
 def groups_of(labels: object, n: int, intercept: bool) -> Groups | None:

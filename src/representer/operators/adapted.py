@@ -19,7 +19,7 @@ import torch
 from scipy.sparse import issparse
 from torch import Tensor
 
-from representer.kernels import NAMES, Kernel, Pair, Stack, Wrapped
+from representer.kernels import NAMES, Kernel, Pair, Stack, Table, Wrapped
 from representer.kernels import Callable as FunctionKernel
 from representer.linalg import IndefiniteGramWarning, eigh, repair_gram
 from representer.operators.base import Compound, Decomposable, OperatorKernel
@@ -221,6 +221,8 @@ def replicates(kernel: Kernel | OperatorKernel | Stack, X: Data) -> np.ndarray |
         numbers = equal_rows(X.detach().cpu().numpy() if isinstance(X, Tensor) else X)
     elif any(isinstance(value, FunctionKernel) and value.batched for value in all_values(kernel)):
         return None
+    elif isinstance(kernel, Table):
+        numbers = equal_rows(kernel.entry_numbers(kernel.prepare(X)))  # not by coordinates: one a level is many
     elif isinstance(kernel, Kernel):
         numbers = _equal_objects(kernel, kernel.prepare(X))  # of several kernels, each prepares them in its own way
     elif isinstance(kernel, Compound):

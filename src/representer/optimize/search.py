@@ -334,6 +334,12 @@ class SearchSettings:
     callback: Callable[[HistoryEntry], bool] = keep_going
     deadline: Deadline = field(default_factory=Deadline)
 
+    def tell(self, stage: str) -> None:
+        """Print how long the fit has taken up to a stage of it, where progress is asked for."""
+        if self.verbose >= 1:
+            self.deadline.printed = time.perf_counter()
+            print(f"{self.deadline.printed - self.deadline.began:.1f} s: {stage}", file=sys.stderr, flush=True)
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -495,6 +501,19 @@ def system_alpha(system: System | RidgeData, candidates: Any = None, criterion: 
 
 
 # -- problems that are compared ----------------------------------------------------------------------------------------
+# The precision of the prior on the mean of the logarithms of lengthscales, around where the data put them.
+WEAK = 1.0
+
+
+def attraction(moved: Tensor, shrinkage: float) -> Tensor:
+    """s Σ_j (v_j − v̄)² + w v̄² for steps v of logarithms from where the data put them: twice a negative log prior.
+
+    The second part is weak. It decides where the data do not: a wide kernel differs from a wider one only by its alpha.
+    """
+    mean = moved.mean()
+    return shrinkage * (moved - mean).square().sum() + WEAK * mean.square()
+
+
 # Leave-one-out is exact given the hyperparameters, and optimistic once it chose them: residuals count 1 + OPTIMISM·q/n
 # times for a member of which q numbers were learned from n samples.
 OPTIMISM = 4.0
@@ -508,15 +527,16 @@ def learned_numbers(problem: Problem, choice: Choice) -> int:
     return free + int(not isinstance(problem.model.alpha, float))
 
 
-def least_error(problems: Sequence[OneProblem], settings: object) -> tuple[OneProblem, Any]:
+def least_error(problems: Sequence[OneProblem], settings: SearchSettings) -> tuple[OneProblem, Any]:
     """Of problems that differ in the kernel, the one whose choice has the least squared error for left-out samples.
 
     Errors of members that learned more numbers count more, as in a stack. A choice that was not judged loses against
     any that was.
     """
     best: tuple[float, OneProblem, Any] | None = None
-    for problem in problems:
+    for m, problem in enumerate(problems, 1):
         choice = problem.choose(settings)
+        settings.tell(f"searched kernel {m} of {len(problems)}")
         kernel = choice.model if isinstance(choice.model, Kernel) else choice.model.kernel
         values = kernel.hyperparameter_values()
         learned = sum(values[name].numel() for name in problem.free)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from representer.persistence.container import ModelFileError
 from representer.persistence.state import Writer, known
-from representer.samples import Data, is_dask, n_passed
+from representer.samples import Data, as_records, frame_library, is_dask, n_passed
 
 # A fingerprint looks at all of the rows of arrays up to so many bytes, of longer ones and of objects at so many rows.
 WHOLE_BYTES = 2**24
@@ -81,19 +81,28 @@ def fingerprint(data: Data) -> str | None:
     if is_dask(data) or not hasattr(data, "__len__"):
         return None
     digest = hashlib.sha256()
-    if hasattr(data, "to_numpy"):
-        data = data.to_numpy()
     if sparse.issparse(data):
         data = sparse.csr_array(data)
         for part in (data.indptr, data.indices, data.data):
             _add_array(digest, part)
         return digest.hexdigest()
-    data = data.detach().cpu() if isinstance(data, Tensor) else data
-    array = np.asarray(data) if hasattr(data, "__array__") else None
+    array = _as_array(data)
     if array is not None and array.dtype.kind != "O":
         _add_array(digest, array)
         return digest.hexdigest()
-    return _objects_fingerprint(list(data))
+    if array is None and frame_library(data) is not None:
+        return _objects_fingerprint(list(as_records(data)))
+    return _objects_fingerprint(list(data if array is None else array))
+
+
+def _as_array(data: Data) -> np.ndarray | None:
+    """Data as an array; None where they are none, as objects, or columns of numbers beside durations."""
+    data = data.detach().cpu() if isinstance(data, Tensor) else data
+    try:
+        data = data.to_numpy() if hasattr(data, "to_numpy") else data
+        return np.asarray(data) if hasattr(data, "__array__") else None
+    except TypeError:
+        return None
 
 
 def _add_array(digest: Any, array: np.ndarray) -> None:

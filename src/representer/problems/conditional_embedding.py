@@ -14,7 +14,7 @@ from torch import Tensor
 from representer.approximation import Approximation, Landmarks, Nystroem, input_output_pair
 from representer.functions import ConditionalEmbedding, Embedding
 from representer.kernels import Gaussian, Kernel, Laplacian
-from representer.objectives import HeldOut, LeaveOneOut
+from representer.objectives import EmbeddingBound, HeldOut, LeaveOneOut
 from representer.objectives.squared import SquaredLoss
 from representer.operators import Representation, silent_repairs
 from representer.optimize import Choice, Problem, least_error, system_alpha
@@ -50,7 +50,7 @@ class ConditionalModel:
     ----------
     kernel, output_kernel : Kernel
         A number in them stays, a word lets the data decide.
-    criterion : {"loo", "validation"} or None
+    criterion : {"loo", "validation", "penalized_validation", "rademacher"} or None
     alpha : float or None
         None: chosen by the criterion; without one, the mean k(x, x) over n.
     intercept : bool
@@ -77,9 +77,12 @@ class ConditionalModel:
         options: dict[str, Any] = {"alpha": 1.0, "intercept": self.intercept, "sample_weight": weights}
         if self.criterion == "loo":
             return LeaveOneOut(R, groups=block.groups, **options)
+        if self.criterion == "rademacher":
+            return EmbeddingBound(R, **options)
         groups = None if block.groups is None else block.groups.cpu()
         labels = torch.zeros(len(R), dtype=torch.long)
-        return HeldOut(R, validation=held_out_rows(labels, self.validation_fraction, seed, groups), **options)
+        rows = held_out_rows(labels, self.validation_fraction, seed, groups)
+        return HeldOut(R, validation=rows, penalized=self.criterion == "penalized_validation", **options)
 
 
 @dataclass(frozen=True)
@@ -190,7 +193,7 @@ class ConditionalProblem(Problem):
         self.scope.require_memory(n, min(n, LARGEST_BATCH), self.representation.dtype.itemsize)
         if exact:
             self._factor  # noqa: B018  repairs, or raises, if the targets' Gram matrix is indefinite
-        judged = exact or model.criterion == "validation"  # else the sums of all samples choose alpha
+        judged = exact or model.criterion != "loo"  # else the sums of all samples choose alpha
         if model.criterion is None or not (self.free or (model.alpha is None and judged)):
             alpha = self._inputs.scale(self.kernel) / self._inputs.n if model.alpha is None else model.alpha
             return Choice(self.kernel, alpha)
@@ -235,7 +238,7 @@ class ConditionalProblem(Problem):
         model, scale = self.model, None
         if model.criterion is None and model.alpha is None:
             scale = InputGram(self._typical.X, self.model.kernel.domain == "gram").scale(choice.model)
-        by_validation = model.criterion == "validation" and model.alpha is None
+        by_search = model.criterion not in (None, "loo") and model.alpha is None
         with torch.no_grad():
             system = conditional_system(
                 choice.model,
@@ -248,7 +251,7 @@ class ConditionalProblem(Problem):
                 inputs=self.inputs,
                 memory_limit=model.memory_limit,
                 scale=scale,
-                first_alpha=choice.alpha if by_validation else None,
+                first_alpha=choice.alpha if by_search else None,
             )
             return settled(model, system, choice.value)
 

@@ -172,7 +172,8 @@ class DepthProblem(StackProblem):
         if not candidates:
             return None
         problem = min(candidates, key=lambda own: own.promise(settings)) if len(candidates) > 1 else candidates[0]
-        deep = problem.solve(problem.choose(self.deep_settings))
+        deep = problem.solve(problem.choose(settings))
+        settings.tell("searched a layer before the kernels; now without each fold")
         system = composed_system(deep)
         left_out = system.left_out_sample()
         solution = DeepMember(system.function(), system.at_rest(), deep)

@@ -238,6 +238,8 @@ class Machine:
         criterion: Criterion = "gcv" if self.criterion == "gcv" else "loo"
         shallow_settings = SearchSettings(
             criterion,
+            min(SearchSettings.max_iter, settings.max_iter),
+            max(SearchSettings.tol, settings.tol),
             seed=settings.seed,
             verbose=settings.verbose,
             callback=settings.callback,

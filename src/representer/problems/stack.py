@@ -16,7 +16,7 @@ from torch import Tensor
 from representer.functions import Stacked
 from representer.kernels import Stack
 from representer.operators import Decomposable, Operator, OperatorKernel, original
-from representer.optimize import OPTIMISM, Choice, Problem, learned_numbers
+from representer.optimize import OPTIMISM, Choice, Problem, SearchSettings, learned_numbers
 from representer.preimage.probabilities import calibrate_embedding, class_estimates
 from representer.problems.ridge import RidgeProblem
 from representer.samples import Block
@@ -249,14 +249,17 @@ class StackProblem(Problem):
         """The same stack for some of the samples, in memory."""
         return StackProblem([problem.on_rows(rows) for problem in self.problems], self.stacking, self.weights)
 
-    def choose(self, settings: object) -> StackChoice:
+    def choose(self, settings: SearchSettings) -> StackChoice:
         """What is free in the members, each searched by itself."""
         choices: list[Choice] = []
         seconds = []
-        for problem in self.problems:
+        for m, problem in enumerate(self.problems, 1):
             start = time.perf_counter()
             choices.append(_chosen(problem, settings, self._forerunner(problem, choices)))
             seconds.append(time.perf_counter() - start)
+            kernel: Any = original(problem.model.kernel)
+            scalar = kernel.kernel if isinstance(kernel, Decomposable) else kernel
+            settings.tell(f"searched kernel {m} of {len(self.problems)}, {scalar!r:.60}")
             if choices[-1].interrupted:
                 break
         return StackChoice(choices, seconds)
@@ -335,7 +338,7 @@ class StackProblem(Problem):
 NEGLIGIBLE = 0.05
 
 
-def _chosen(problem: Problem, settings: Any, near: Choice | None = None) -> Choice:
+def _chosen(problem: Problem, settings: SearchSettings, near: Choice | None = None) -> Choice:
     """The choice of a member by its own criterion; of many samples in an exact fit, a random part decides.
 
     The search of a ridge problem starts near the choice of another one, if there is one.

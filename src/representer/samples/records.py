@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import sys
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, overload
 
@@ -200,7 +202,30 @@ def _stored(column: Any) -> Column:
     array = column.to_numpy() if hasattr(column, "to_numpy") else column
     if isinstance(array, np.ndarray) and array.ndim == 1 and array.dtype.kind in "biuf":
         return array
-    return [None if is_missing(entry) else entry for entry in column]
+    return [None if is_missing(entry) else in_seconds(entry) for entry in column]
+
+
+def in_seconds(entry: Any) -> Any:
+    """A length of time as its number of seconds, anything else as it is."""
+    if isinstance(entry, np.timedelta64):
+        return float(entry / np.timedelta64(1, "s"))
+    return entry.total_seconds() if isinstance(entry, datetime.timedelta) else entry
+
+
+FRAMES = {"pandas": "DataFrame", "polars": "DataFrame", "pyarrow": "table"}  # what makes a frame of columns
+
+
+def frame_library(X: Data) -> str | None:
+    """The library whose frame it is: "pandas", "polars" or "pyarrow"; None for anything else."""
+    library = type(X).__module__.partition(".")[0]
+    return library if library in FRAMES and frame_columns(X) is not None else None
+
+
+def as_frame(records: Sequence[Record], library: str) -> Data:
+    """A frame of a library with the columns of the records; they themselves where nobody has imported it."""
+    module = sys.modules.get(library)
+    columns = {name: list(column) for name, column in as_records(records).columns.items()}
+    return records if module is None else getattr(module, FRAMES[library])(columns)
 
 
 def column_of(records: Sequence[Record], name: object, *, gaps: bool = False) -> Column:
@@ -236,5 +261,5 @@ def first_positions(positions: Sequence[int]) -> str:
 def is_missing(value: object) -> bool:
     """Is it None, NaN, or one of the missing values of pandas?"""
     missing = value is None or (isinstance(value, float | np.floating) and value != value)
-    missing = missing or (isinstance(value, np.datetime64) and bool(np.isnat(value)))
+    missing = missing or (isinstance(value, np.datetime64 | np.timedelta64) and bool(np.isnat(value)))
     return missing or type(value).__name__ in ("NAType", "NaTType")

@@ -339,7 +339,8 @@ class ReportStep(Step):
     @property
     def bytes_per_row(self) -> int:  # type: ignore[override]
         """The columns, and what the kernel needs to make them."""
-        return 2 * self.function.features.map.n_features * self.function.features.map.dtype.itemsize
+        features = self.function.features.map
+        return features.n_features * features.dtype.itemsize + features.bytes_per_row
 
     def __call__(self, block: Block, total: FitReport | None) -> FitReport:
         coefficients, b, by_columns = self.function.loaded
@@ -718,7 +719,7 @@ class SummedSystem(FeatureSystem):
         """The held samples, and their features in the eigenvectors of the sums."""
         held, features = self.block(self.held), self.map
         coordinates = self.ridge.cross.new_empty(len(held), features.n_features)
-        for rows in row_blocks(len(held), 3 * 8 * features.n_features, self._limit(len(held))):
+        for rows in row_blocks(len(held), 16 * features.n_features + features.bytes_per_row, self._limit(len(held))):
             coordinates[rows] = self.ridge.coordinates(features(held.X[rows]))
         return held, coordinates
 

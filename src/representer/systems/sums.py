@@ -190,8 +190,11 @@ class NormalStep(Step):
     @property
     def bytes_per_row(self) -> int:  # type: ignore[override]
         """Columns, features, and a weighted copy of them."""
-        width = self.features.n_features + (0 if self.targets is None else self.targets.n_features)
-        return 3 * width * self.features.dtype.itemsize
+        return sum(
+            2 * own.n_features * own.dtype.itemsize + own.bytes_per_row
+            for own in (self.features, self.targets)
+            if own is not None
+        )
 
     def __call__(self, block: Block, total: NormalSums | None) -> NormalSums:
         B, w = self.features(block.X), block.weights
@@ -593,7 +596,7 @@ class SeparateStep(Step):
     @property
     def bytes_per_row(self) -> int:  # type: ignore[override]
         """Columns, features, and those of one output."""
-        return 4 * self.features.n_features * self.features.dtype.itemsize
+        return 3 * self.features.n_features * self.features.dtype.itemsize + self.features.bytes_per_row
 
     def __call__(self, block: Block, total: SeparateSums | None) -> SeparateSums:
         B, Y = self.features(block.X), block.Y.to(torch.float64)
