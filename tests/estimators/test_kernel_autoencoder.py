@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 import torch
 from naive_deep import functions_of
+from scipy.optimize import minimize
 from scipy.sparse import csr_matrix
 from sklearn.base import clone
 from sklearn.datasets import load_digits
@@ -652,3 +653,49 @@ def test_memory_is_asked_for_before_it_is_taken(curve, monkeypatch):
     monkeypatch.setattr("representer.linalg.resources.available_bytes", lambda: 1_000)
     with pytest.raises(MemoryError, match=r"An exact fit of inner layers to \d+ samples.*approximation=Nystroem"):
         KernelAutoencoder(2).fit(curve)
+
+
+def constrained(X, s, t):
+    """The least distortion of a linear encoder and decoder of one code with norms of at most s and t, by SLSQP."""
+
+    def distortion(w):
+        return ((X - np.outer(X @ w[:3], w[3:])) ** 2).sum(1).mean()
+
+    bounds = [
+        {"type": "ineq", "fun": lambda w: s**2 - (w[:3] ** 2).sum()},
+        {"type": "ineq", "fun": lambda w: t**2 - (w[3:] ** 2).sum()},
+    ]
+    starts = np.random.default_rng(0).normal(scale=0.3, size=(4, 6))
+    fits = [minimize(distortion, w, method="SLSQP", constraints=bounds, options={"ftol": 1e-12}) for w in starts]
+    return min(fits, key=lambda fit: fit.fun)
+
+
+@pytest.mark.parametrize("bounds", [(0.5, 0.5), (0.3, 1.0), (50.0, 50.0)])
+def test_norm_bounds_solve_the_constrained_problem_of_theorem_1(bounds):
+    X = np.random.default_rng(0).normal(size=(30, 3)) * [2.0, 1.0, 0.5]
+    X -= X.mean(0)
+    model = KernelAutoencoder(
+        1, "linear", "linear", norm_bounds=bounds, fit_intercept=False, n_restarts=1, random_state=0, tol=1e-9
+    ).fit(X)
+    oracle = constrained(X, *bounds)
+    assert model.reconstruction_error(X).mean() == pytest.approx(oracle.fun, rel=2e-3)
+    assert (np.array(model.layer_norms_) <= 1.001 * np.array(bounds)).all()
+    multipliers = np.array([model.layers_[0].alpha, model.alpha_])
+    if bounds[0] > 10.0:  # Neither norm comes near to its bound, and there is next to no multiplier.
+        assert (multipliers < 1e-5).all()
+    else:  # Both bounds are reached, and the multipliers are those of KKT: ∇V = −2 λ w at the solution of SLSQP.
+        np.testing.assert_allclose(model.layer_norms_, bounds, rtol=1e-3)
+        for part, multiplier, bound in (
+            (slice(0, 3), multipliers[0], bounds[0]),
+            (slice(3, 6), multipliers[1], bounds[1]),
+        ):
+            assert -(oracle.jac[part] @ oracle.x[part]) / (2.0 * bound**2) == pytest.approx(multiplier, rel=1e-2)
+
+
+def test_norm_bounds_hold_for_nonlinear_functions_and_are_checked(curve):
+    model = KernelAutoencoder(1, norm_bounds=[3.0, 2.0], n_restarts=1, random_state=0).fit(curve[:40])
+    assert model.layer_norms_[0] < 3.0 and model.layer_norms_[1] == pytest.approx(2.0, rel=1e-3)
+    # Complementary slackness: the encoder, which stays below its bound, has next to no multiplier.
+    assert model.layers_[0].alpha * (9.0 - model.layer_norms_[0] ** 2) < 2e-3 * model.objective_value_ < model.alpha_
+    with pytest.raises(ValueError, match="norm_bounds must be 2 positive numbers"):
+        KernelAutoencoder(1, norm_bounds=[1.0]).fit(curve[:40])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, ClassVar, Self
 
@@ -84,6 +85,11 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         The weight of the decoder's squared norm beside the mean distortion; ``"auto"`` learns it.
     encoder_alpha : float or "auto", default="auto"
         That of every inner layer that is not a ``Layer`` with a number of its own.
+    norm_bounds : list of float or None, default=None
+        Instead of penalties, bounds of the norms of all functions from the input on, the decoder last: the problem (7)
+        to which the paper's generalisation bound applies. ``alpha_`` and the penalties of ``layers_`` are its
+        multipliers; where a norm stays below its bound, there is next to none. ``alpha`` and ``encoder_alpha`` do not
+        count.
     fit_intercept : bool, default=True
         Let reconstructions vary around a constant that costs nothing. False is the problem of the paper.
     supervision : float or "auto", default=0.0
@@ -220,6 +226,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         **DEEP_ARGUMENTS,
         "batch_size": NONE | COUNT,
         "encoder_alpha": POSITIVE_OR_AUTO,
+        "norm_bounds": NONE | instance_of("a list of numbers", list, tuple, np.ndarray),
         "preimage": one_of("auto", "nearest", "weighted", "direct"),
         "supervision": NOT_NEGATIVE | one_of("auto"),
         "target": instance_of("a kernel", Kernel) | one_of("auto", "features", "kernel"),
@@ -234,6 +241,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         target: Any = "auto",
         alpha: float | str = "auto",
         encoder_alpha: float | str = "auto",
+        norm_bounds: Sequence[float] | None = None,
         fit_intercept: bool = True,
         supervision: float | str = 0.0,
         preimage: str = "auto",
@@ -259,6 +267,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         self.target = target
         self.alpha = alpha
         self.encoder_alpha = encoder_alpha
+        self.norm_bounds = norm_bounds
         self.fit_intercept = fit_intercept
         self.supervision = supervision
         self.preimage = preimage
@@ -367,12 +376,21 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         problem = self._problem(first, samples, inputs, y)
         settings = self._search_settings(problem.seed, self.criterion)
         problem = problem.settled(settings)
-        solution = problem.solve(problem.choose(settings))
+        if self.norm_bounds is None:
+            solution = problem.solve(problem.choose(settings))
+        else:
+            solution = problem.bounded(self.norm_bounds, settings)
         self.supervision_ = problem.model.label_weight
         if solution.collapsed:
             warn(
                 "The codes have collapsed to a constant, also from other starts: encoder_alpha outweighs what codes "
                 "could explain. Lower encoder_alpha or alpha, or standardise the data.",
+                ConvergenceWarning,
+            )
+        if not solution.kept:
+            warn(
+                f"The norms {np.round(solution.norms, 4)} have not come to their bounds {self.norm_bounds}. Lower tol, "
+                "raise max_iter, or give other bounds.",
                 ConvergenceWarning,
             )
         self._keep_attributes(deep_attributes(solution))

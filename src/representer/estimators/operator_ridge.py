@@ -366,7 +366,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
 
     def _models(self, kernel: OperatorKernel | Stack) -> list[RidgeModel]:
         """What is fitted: one model, or one for each kernel of a stack."""
-        alpha, stacked = check_alpha(self.alpha, interpolates=True), isinstance(kernel, Stack)
+        alpha = check_alpha(self.alpha, interpolates=True)
         kernels: list[OperatorKernel] = kernel.kernels if isinstance(kernel, Stack) else [kernel]
         alphas = [alpha] * len(kernels)
         if isinstance(kernel, Stack) and kernel.alphas is not None:
@@ -375,7 +375,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
             if self.approximation is not None and not isinstance(own, Decomposable):
                 raise ValueError(f"approximation= needs a scalar kernel with an output operator; got {own!r}.")
         learn, intercept = isinstance(self.operator, str), bool(self.fit_intercept)
-        options = (self.approximation, self.solver, self.memory_limit, SHRINKAGE if stacked else 0.0)
+        options = (self.approximation, self.solver, self.memory_limit, SHRINKAGE if len(kernels) > 1 else 0.0)
         noise = self._noise
         variance = None if noise is None else (np.median(noise, 0) / self._unit) ** 2
         return [

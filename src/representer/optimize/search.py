@@ -501,6 +501,19 @@ def system_alpha(system: System | RidgeData, candidates: Any = None, criterion: 
 
 
 # -- problems that are compared ----------------------------------------------------------------------------------------
+# The precision of the prior on the mean of the logarithms of lengthscales, around where the data put them.
+WEAK = 1.0
+
+
+def attraction(moved: Tensor, shrinkage: float) -> Tensor:
+    """s Σ_j (v_j − v̄)² + w v̄² for steps v of logarithms from where the data put them: twice a negative log prior.
+
+    The second part is weak. It decides where the data do not: a wide kernel differs from a wider one only by its alpha.
+    """
+    mean = moved.mean()
+    return shrinkage * (moved - mean).square().sum() + WEAK * mean.square()
+
+
 # Leave-one-out is exact given the hyperparameters, and optimistic once it chose them: residuals count 1 + OPTIMISM·q/n
 # times for a member of which q numbers were learned from n samples.
 OPTIMISM = 4.0

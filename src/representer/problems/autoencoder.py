@@ -26,6 +26,7 @@ from representer.problems.deep import (
     DeepRegression,
     DeepSolution,
     InnerSolution,
+    LastSolution,
     Restore,
     leave_one_out_path,
 )
@@ -34,6 +35,9 @@ from representer.values import is_real
 
 # Codes between which the decoder's kernel is compared to estimate how fast it changes.
 SOME_CODES = 500
+# Norms come this near to their bounds, in logarithms; penalties begin here, and move by no larger factor.
+BOUND_ACCURACY, FAR_BELOW, FIRST_PENALTY = 1e-3, 0.3, 1e-3
+STRIDE, MOST_PENALTIES, DAMPING = math.log(30.0), 60, 1e-4
 
 
 @dataclass(frozen=True)
@@ -398,10 +402,13 @@ class AutoencoderSolution(DeepSolution):
         The layer whose values are the codes.
     collapsed : bool
         Are all codes nearly the same, also from other starts?
+    kept : bool
+        Have norms come to the bounds that were asked for?
     """
 
     code_layer: int = 0
     collapsed: bool = False
+    kept: bool = True
 
 
 class AutoencoderProblem(DeepRegression):
@@ -520,9 +527,55 @@ class AutoencoderProblem(DeepRegression):
 
     def _weighted(self, weight: float, composition: Composition) -> Self:
         """The same problem with a number for the weight of the labels, and maybe numbers for what is learned."""
-        model = replace(self.model, supervision=weight, composition=composition)
+        return self._with_model(replace(self.model, supervision=weight, composition=composition))
+
+    def _with_model(self, model: AutoencoderModel) -> Self:
         options: dict[str, Any] = {"seed": self.seed, "inputs": self.inputs, "labels": self.labels}
         return type(self)(self.samples, model, self.representation, **options)
+
+    def bounded(self, bounds: Sequence[float], settings: SearchSettings) -> AutoencoderSolution:
+        """A solution of problem (7) of theorem 1: the least distortion with norms ‖f_l‖ of at most the bounds.
+
+        Penalties are its multipliers: a function whose norm is below its bound has next to none, any other that with
+        which its norm is the bound. They are found by Broyden's method for log norms over log penalties, and
+        each fit begins where the last one has ended; words in kernels are decided once, at the first penalties.
+        """
+        limits = np.array(bounds, dtype=float)
+        depth = len(self.model.composition.layers) + 1
+        if limits.shape != (depth,) or not (np.isfinite(limits) & (limits > 0)).all():
+            raise ValueError(
+                f"norm_bounds must be {depth} positive numbers, one for each function from the input on, the decoder "
+                f"last; got {bounds!r}."
+            )
+        first = self._penalised(self.model.composition, np.full(depth, FIRST_PENALTY))
+        choice = first.choose(settings)
+        solution, chosen = first.solve(choice), first._prepared[2].composition(choice.model)
+        logs, jacobian = np.full(depth, math.log(FIRST_PENALTY)), -0.25 * np.eye(depth)
+        excess = _excess(solution.norms, limits)
+        for _ in range(MOST_PENALTIES):
+            slack = np.exp(logs) * (limits**2 - np.square(solution.norms))  # what the penalty of a free function costs
+            active = (excess > 0) | (slack > BOUND_ACCURACY * solution.value)
+            if np.abs(excess[active]).max(initial=0.0) < BOUND_ACCURACY:
+                return solution
+            step = _bound_step(jacobian, excess, active)
+            last = LastSolution(solution.composition, solution.function)
+            while True:
+                following = self._penalised(chosen, np.exp(logs + step), last)
+                after = following.solve(following.choose(settings))
+                if not after.collapsed or np.abs(step).max() < BOUND_ACCURACY:
+                    break
+                step *= 0.25  # So large penalties leave nothing to be bounded.
+            change = _excess(after.norms, limits) - excess
+            jacobian += np.outer(change - jacobian @ step, step) / (step @ step)
+            logs, excess, solution = logs + step, excess + change, after
+        return replace(solution, kept=False)
+
+    def _penalised(self, composition: Composition, alphas: np.ndarray, last: LastSolution | None = None) -> Self:
+        """The same problem with numbers for all penalties, and maybe a solution to begin with."""
+        *inner, outer = map(float, alphas)
+        layers = [layer.replaced(alpha=alpha) for layer, alpha in zip(composition.layers, inner, strict=True)]
+        composition = Composition(layers, composition.kernel, outer)
+        return self._with_model(replace(self.model, composition=composition, last=last))
 
     def _label_errors(self, train: np.ndarray, test: np.ndarray, settings: SearchSettings) -> Tensor:
         """Squared errors (m,) of the labels of test samples, by codes of a fit to the others, over their variance."""
@@ -636,6 +689,23 @@ def _minimised_in_batches(
     )
     with torch.no_grad():  # of all samples: batches have decoders of their own
         return replace(result, value=problem.value(result.point[None]).item())
+
+
+def _excess(norms: Sequence[float], limits: np.ndarray) -> np.ndarray:
+    """By how much norms exceed their bounds, as logarithms of ratios."""
+    return np.asarray(np.log(np.maximum(norms, np.finfo(float).tiny) / limits))
+
+
+def _bound_step(jacobian: np.ndarray, excess: np.ndarray, active: np.ndarray) -> np.ndarray:
+    """A damped Newton step of log penalties; those of norms far below their bounds fall instead."""
+    far = active & (excess < -FAR_BELOW)
+    near = active & ~far
+    step = np.where(far, -0.5 * STRIDE, 0.0)
+    if near.any():
+        J = jacobian[np.ix_(near, near)]
+        newton = -np.linalg.solve(J.T @ J + DAMPING * np.eye(len(J)), J.T @ excess[near])
+        step[near] = newton * min(1.0, STRIDE / max(np.abs(newton).max(), STRIDE * 1e-9))
+    return step
 
 
 def ridge_errors(Z: Tensor, Y: Tensor, new: Tensor, truth: Tensor) -> Tensor:

@@ -26,7 +26,7 @@ from representer.operators import (
     searched,
     silent_repairs,
 )
-from representer.optimize import Choice, Problem, SearchSettings, minimise, system_alpha
+from representer.optimize import Choice, Problem, SearchSettings, attraction, minimise, system_alpha
 from representer.samples import Samples, least_noise, plain, replicate_scatter
 from representer.systems import Criterion, FittedSystem, RidgeData, factor_system, ridge_system
 from representer.systems.exact import Known, spectrum_beside_constants
@@ -62,7 +62,8 @@ class RidgeModel:
     memory_limit : int, str or None
         What a fit with features may take beside the data.
     shrinkage : float
-        The precision of a normal prior on the logarithms of each vector of hyperparameters around their mean.
+        The precision of a normal prior on the logarithms of each vector of hyperparameters around their mean, beside
+        which there is a weaker one on that mean; 0 is no prior.
     noise : array (p,) or None
         The variance of the noise of a target of weight one, where it is known: there is at least as much of it.
     """
@@ -239,6 +240,7 @@ class Search:
     alpha: float | np.ndarray | None
     first_alpha: float | None = None  # where the search starts, if that is known
     shrinkage: float = 0.0
+    origin: Tensor | None = None  # where the data put the raw hyperparameters, if the search starts elsewhere
 
     @cached_property
     def _packed(self) -> tuple[OperatorKernel, Packing, Tensor]:
@@ -255,7 +257,7 @@ class Search:
         values = {name: known[name].to(own[name]).expand_as(own[name]).clone() for name in self.free if name in known}
         data = replace(self.data, kernel=kernel.replace(values))
         alpha = None if math.isnan(choice.alpha) else choice.alpha
-        return replace(self, data=data, first_alpha=alpha)
+        return replace(self, data=data, first_alpha=alpha, origin=self._packed[2])
 
     def start(self, criterion: object) -> Tensor:
         """Where the search starts: raw hyperparameters, and the logarithm of the alpha that is best there."""
@@ -302,16 +304,19 @@ class Search:
         return torch.stack(values), torch.stack(gradients)
 
     def _penalty(self, point: Tensor) -> Tensor:
-        """s/n Σ_j (u_j − ū)² of the logarithms u of each vector of positive hyperparameters.
+        """1/n times what draws the positive hyperparameters to where the data put them.
 
         The criterion is a mean square, so that −n/2 of its logarithm is a log-likelihood.
         """
-        packing, penalty = self._packed[1], point.new_zeros(())
-        parts = point[: packing.size].split([shape.numel() for shape in packing.shapes.values()])
-        for name, part in zip(packing.shapes, parts, strict=True):
-            if part.numel() > 1 and isinstance(packing.constraints[name], Positive):
-                penalty = penalty + (part - part.mean()).square().sum()
-        return self.shrinkage / len(self.data.Y) * penalty
+        _, packing, raw = self._packed
+        moved = point[: packing.size] - (raw if self.origin is None else self.origin)
+        parts = moved.split([shape.numel() for shape in packing.shapes.values()])
+        drawn = [
+            attraction(part, self.shrinkage)
+            for name, part in zip(packing.shapes, parts, strict=True)
+            if isinstance(packing.constraints[name], Positive)
+        ]
+        return sum(drawn, point.new_zeros(())) / len(self.data.Y)
 
     def minimised(self, settings: SearchSettings, criterion: object) -> Choice:
         """The point of least criterion."""
