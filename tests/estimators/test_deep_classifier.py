@@ -233,6 +233,13 @@ def test_without_calibration_only_cross_entropy_has_probabilities(two):
         fitted(two, loss="hinge", calibration=None).predict_proba(two[0])
 
 
+def test_sets_without_probabilities_are_refused_before_any_fit(two):
+    X, y = two
+    model = DeepKernelClassifier([], "rbf", calibration=None, max_iter=1).fit(X, y)
+    with pytest.raises(ValueError, match=r"Sets rank classes .* Fit with calibration='cv'"):
+        model.predict_set(X)
+
+
 @pytest.mark.parametrize("width", [1, 3])
 def test_calibration_finds_the_temperature(rng, width):
     decisions = rng.normal(size=(4000, width))

@@ -230,11 +230,6 @@ def _interval(model: Any, Q: Any) -> np.ndarray | None:
     return None if np.isinf(ends).any() else ends
 
 
-def _has_sets(model: Any) -> bool:
-    """Does it have sets, and, as a classifier, the probabilities that rank their classes?"""
-    return hasattr(model, "predict_set") and (hasattr(model, "predict_proba") or not hasattr(model, "classes_"))
-
-
 def _explained(model: Any, Q: Any) -> np.ndarray | None:
     """The sums of the terms of explanations, which are the predictions that they explain."""
     why = model.explain(Q)
@@ -250,7 +245,7 @@ QUESTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "support": lambda model, Q: model.support(Q),
     "influence": lambda model, Q: model.influence(Q),
     "interval": _interval,
-    "set": lambda model, Q: model.predict_set(Q, 0.5) if _has_sets(model) else None,
+    "set": lambda model, Q: model.predict_set(Q, 0.5) if hasattr(model, "predict_set") else None,
 }
 
 

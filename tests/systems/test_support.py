@@ -6,6 +6,8 @@ import torch
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF
 
+from representer import ConditionalMeanEmbedding
+from representer.approximation import Landmarks, Nystroem
 from representer.functions import Expansion, Stacked
 from representer.kernels import Gaussian, Laplacian, Linear
 from representer.operators import CurlFree, Decomposable, Representation, Separate
@@ -103,3 +105,12 @@ def test_outputs_that_are_not_alike_have_the_mean_of_their_kernels(data, kernel)
     W = k(X) + 0.001 * len(X) * torch.eye(len(X))
     np.testing.assert_allclose(support(new.numpy()), ((K @ torch.linalg.inv(W)) * K).sum(1) / k.diag(new), atol=1e-10)
     assert support.bounded
+
+
+@pytest.mark.parametrize("approximation", [Landmarks([[0.0]]), Nystroem(1)])
+def test_one_landmark_beside_a_constant_has_no_support_by_others(approximation: Landmarks | Nystroem) -> None:
+    X = np.arange(6.0)[:, None]
+    model = ConditionalMeanEmbedding(
+        Gaussian(1.0), alpha=0.01, approximation=approximation, fit_intercept=True, random_state=0
+    ).fit(X, X[:, 0])
+    assert np.isfinite(model.predict(X)).all()

@@ -844,6 +844,10 @@ def predict_set(self: KernelLearner, X: Data, coverage: float = 0.9) -> np.ndarr
         In the order of ``classes_``; all classes, with a warning, where there are too few samples for the coverage.
     """
     self._check_question(X, coverage)
+    try:
+        self.predict_proba(X)
+    except AttributeError as error:
+        raise ValueError(f"Sets rank classes by their probabilities. {error}") from error
     inputs = self._new_inputs(X, self._data_kernel())
     return class_sets(self._fold_fits(), inputs, coverage, self.classes_)
 

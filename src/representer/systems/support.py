@@ -84,6 +84,8 @@ class PointSupport:
         rows = positive.nonzero()[:, 0]
         labels = np.arange(len(rows)) if self.groups is None else self.groups[rows.numpy()]
         parts = Groups.of(labels, P.device)
+        if any(members.shape[1] == len(rows) for members in parts.members):
+            return torch.zeros_like(diagonal)  # all of them are left out together, and nothing explains anything
         own = [block.inverse().diagonal(dim1=-2, dim2=-1)[..., None] for block in parts.blocks(P[rows][:, rows])]
         noise = system.shift if w is None else system.shift / torch.from_numpy(w[w > 0]).to(diagonal)
         variance = parts.joined(own, diagonal[rows, None])[:, 0] - noise
