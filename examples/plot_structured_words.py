@@ -3,9 +3,9 @@ Words from pictures of their letters
 ====================================
 
 Words are strings of handwritten digits, in which a digit is followed by one of two others. A word is predicted as a
-whole: the output kernel ``WeightedDegree`` compares strings place by place, and the decoder ``Sequence`` finds the
-best string of the right length, exactly. With ``transitions="training"`` it also asks which digits follow each other
-in the training words.
+whole: the kernels ``Positionwise`` and ``WeightedDegree`` compare pictures and strings place by place, and the decoder
+``Sequence`` finds the best string of the right length, exactly. With ``transitions="training"`` it also asks which
+digits follow each other in the training words.
 """
 
 import matplotlib.pyplot as plt
@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 from representer import StructuredPredictor
-from representer.kernels import Callable, Gaussian, WeightedDegree
+from representer.kernels import Gaussian, Positionwise, WeightedDegree
 from representer.preimage import Sequence
 
 rng = np.random.default_rng(0)
@@ -29,22 +29,11 @@ def word(length):
     return images[[rng.choice(np.flatnonzero(labels == digit)) for digit in path]], "".join(map(str, path))
 
 
-def by_position(X, Y):
-    """Pictures at the same place are compared."""
-    k, gram = Gaussian(2.0), np.zeros((len(X), len(Y)))
-    for j in range(6):
-        rows, columns = ([i for i, w in enumerate(words) if len(w) > j] for words in (X, Y))
-        if rows and columns:
-            pictures = np.array([X[i][j] for i in rows]), np.array([Y[i][j] for i in columns])
-            gram[np.ix_(rows, columns)] += k(*pictures).numpy()
-    return gram
-
-
 X, y = zip(*(word(rng.integers(3, 7)) for _ in range(500)), strict=True)
 accuracies = {}
 for name, transitions in (("position by position", None), ("with transitions", "training")):
     decoder = Sequence(lengths="input", transitions=transitions, weight=0.1)
-    model = StructuredPredictor(Callable(by_position, batched=True), WeightedDegree(), decoder=decoder)
+    model = StructuredPredictor(Positionwise(Gaussian(2.0)), WeightedDegree(), decoder=decoder)
     found = model.fit(list(X[:300]), list(y[:300])).predict(list(X[300:]))
     right = [a == b for one, two in zip(y[300:], found, strict=True) for a, b in zip(one, two, strict=True)]
     accuracies[name] = np.mean(right)

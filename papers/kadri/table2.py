@@ -239,7 +239,7 @@ EXPERIMENTS = (
         "The first 1,000 USPS digits in five folds, 200 to train on and 800 to test (quick: one fold, 60 and 200): the "
         "bottom half from the top half, pixels in [−1, 1] (in [0, 1] nothing could lose the published 0.92). Answers "
         "are bottoms of training digits. Every form has the output width 12 and is tuned by one rule: input width, "
-        "alpha, epsilon by the RBF loss in five folds of the training digits; components by leave-one-out. Beside it "
+        "alpha, epsilon, components by the RBF loss in five folds of the training digits. Beside it "
         "the published numbers (λ = n·alpha): the published input widths 0.07 to 1 are so narrow, at distances of 11, "
         "that the Gram matrix is the identity.",
         tuple(digit_claims()),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 
 import numpy as np
@@ -223,14 +224,22 @@ REGRESSORS = {
 }
 
 
+def targets_for(name):
+    return y[:, None] if name == "structured" else y
+
+
+@functools.cache
+def fitted_in_units_of_one(name):
+    return REGRESSORS[name](1.0).fit(X, targets_for(name))
+
+
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("name", REGRESSORS)
 @pytest.mark.parametrize("unit", [1e-200, 1e-100, 1e-30, 1e30, 1e100, 1e200])
 def test_units_of_y_scale_the_answer(name, unit):
     if name == "deep, inner" and not 1e-150 < unit < 1e150:
         pytest.skip("a penalty in units of squared targets is no number there")
-    target = y[:, None] if name == "structured" else y
-    model, other = REGRESSORS[name](1.0).fit(X, target), REGRESSORS[name](unit).fit(X, target * unit)
+    model, other = fitted_in_units_of_one(name), REGRESSORS[name](unit).fit(X, targets_for(name) * unit)
     if name == "deep, searched":  # rounding moves where a search ends
         np.testing.assert_allclose(r2_score(y, other.predict(X) / unit), model.score(X, y), atol=0.02)
         return

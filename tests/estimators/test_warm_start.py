@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import functools
+from typing import Any
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -39,10 +43,15 @@ def answer(model) -> np.ndarray:
     )
 
 
+@functools.cache
+def fitted_once(name: str) -> Any:
+    model, target = LEARNERS[name]
+    return clone(model).fit(X, target)
+
+
 @pytest.mark.parametrize("name", LEARNERS)
 def test_a_second_fit_begins_where_the_first_has_ended(name: str) -> None:
-    model, target = LEARNERS[name]
-    model = clone(model).fit(X, target)
+    model, target = copy.deepcopy(fitted_once(name)), LEARNERS[name][1]
     first, n_iter, before = answer(model), model.n_iter_, list(model.history_)
     model.fit(X, target)
     assert model.n_iter_ < n_iter and len(model.history_) < len(before)
@@ -54,14 +63,13 @@ def test_a_second_fit_begins_where_the_first_has_ended(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["given numbers", "levels"])
 def test_other_samples_of_the_same_shape_are_fine(name: str) -> None:
-    model, target = LEARNERS[name]
-    model = clone(model).fit(X, target)
+    model, target = copy.deepcopy(fitted_once(name)), LEARNERS[name][1]
     model.fit(X[:50], None if target is None else target[:50])
     assert model.transform(X).shape == (60, 5) if name == "levels" else model.predict(X).shape == (60,)
 
 
 def test_other_shapes_are_refused() -> None:
-    model = clone(LEARNERS["given numbers"][0]).fit(X, y)
+    model = copy.deepcopy(fitted_once("given numbers"))
     with pytest.raises(ValueError, match=r"sizes \[2\], and this one has \[1\].*warm_start=False"):
         model.set_params(layers=[(Gaussian(2.0), 1)]).fit(X, y)
     model.set_params(layers=[(Gaussian(2.0), 2)])
@@ -69,7 +77,7 @@ def test_other_shapes_are_refused() -> None:
         model.fit(X[:, :2], y)
     with pytest.raises(ValueError, match=r"layers='auto'.*warm_start=False"):
         DeepKernelRegressor(warm_start=True).fit(X, y)
-    levels = clone(LEARNERS["levels"][0]).fit(X)
+    levels = copy.deepcopy(fitted_once("levels"))
     with pytest.raises(ValueError, match=r"\[3, 2\] components, and these have \[2, 2\]"):
         levels.set_params(n_components=[2, 2]).fit(X)
     levels.set_params(n_components=[3, 2])

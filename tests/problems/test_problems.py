@@ -21,7 +21,7 @@ from representer.problems.stack import LeastSquares, StackProblem
 from representer.samples import Block, InMemory
 
 HOW = Representation(torch.float64)
-FOLDS = list(KFold(3, shuffle=True, random_state=0).split(np.zeros(36)))
+FOLDS = list(KFold(3, shuffle=True, random_state=0).split(np.zeros(36)))[:2]  # what a refit gets wrong, two show
 
 
 @pytest.fixture
