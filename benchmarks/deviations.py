@@ -26,7 +26,7 @@ from representer.datasets import load_esol, load_freesolv
 from representer.kernels import Gaussian, Kernel, Molecule
 from runs.terminal import command, interrupted
 
-SETS = ("esol", "freesolv", "cpu", "breastTumor", "lowbwt")
+SETS = ("esol", "freesolv", "cpu", "breastTumor", "lowbwt", "autoPrice")
 ROWS = 800  # training samples at most
 
 

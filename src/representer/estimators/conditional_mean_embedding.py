@@ -484,6 +484,7 @@ class ConditionalMeanEmbedding(KernelLearner):
             Mean loss + 2(2√κ r + r²)/√n + (√κ + r)²√(log(1/beta)/(2n)), κ = sup l(y, y), r = ‖f‖√(sup k(x, x)).
         """
         check_is_fitted(self)
+        loss, r, supremum, n = self.system_.risk()
         given = (self.kernel, self.output_kernel)
         unbounded = [kernel for kernel in (self.kernel_, self.output_kernel_) if not is_bounded(kernel)]
         reasons = {
@@ -496,7 +497,6 @@ class ConditionalMeanEmbedding(KernelLearner):
             != (self.kernel_, self.output_kernel_),
         }
         check_bound(beta, reasons)
-        loss, r, supremum, n = self.system_.risk()
         return embedding_risk_bound(loss, r, supremum=supremum, n=n, beta=beta, prior=prior)
 
     # -- expectations -------------------------------------------------------------------------------------------------

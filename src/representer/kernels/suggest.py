@@ -11,7 +11,7 @@ from html import escape
 from typing import Any, Literal
 
 import numpy as np
-from scipy.sparse import issparse
+from scipy.sparse import csr_array, issparse
 
 from representer.kernels.alignments import Subsequence
 from representer.kernels.bags import MeanMap
@@ -499,7 +499,8 @@ def _of_vectors(X: Data, features: FeatureKind | None) -> Suggestion:
 def _of_sparse(X: Data) -> Suggestion:
     """Sparse rows: how much they have in common."""
     why, members = f"a sparse matrix of {X.shape[1]} columns", family("sparse").kernels
-    if X.nnz and X.min() < 0:
+    entries = csr_array(X).data
+    if entries.dtype.kind in "if" and (entries < 0).any():
         why, members = f"{why}, with negative entries", [k for k in members if not isinstance(k, MinMax)]
     return _of_family(Finding(None, "sparse rows", why, members[0], tuple(members)))
 
