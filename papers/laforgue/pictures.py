@@ -1,18 +1,18 @@
-"""Laforgue, Clémençon, d'Alché-Buc: Autoencoding any data through kernel autoencoders (2019): figure 3, pictures."""
+"""Laforgue, Clémençon, d'Alché-Buc: Autoencoding any data through kernel autoencoders (2019): figures, pictures."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_digits, make_moons
 from sklearn.decomposition import PCA, KernelPCA
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.neighbors import KNeighborsClassifier
 
-from papers.claims import lower
+from papers.claims import at_most, lower
 from papers.runner import Experiment, Result, Run
 from representer import KernelAutoencoder, plotting
 from representer.datasets import FACES, USPS, Source, load_faces, load_usps, make_circles3
@@ -46,11 +46,18 @@ def circle_models(seed: int) -> dict[str, Any]:
     }
 
 
-def circle_result(model: Any, n: int, seed: int) -> Result:
+def circles(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Points on three circles, and the circle of each."""
+    return make_circles3(n, random_state=rng)
+
+
+def toy_result(
+    make: Callable[[int, np.random.Generator], tuple[np.ndarray, np.ndarray]], model: Any, n: int, seed: int
+) -> Result:
     """Distortion on the training points, and the error of 1-NN on the codes of as many new points."""
     rng = np.random.default_rng(seed)
-    X, label = make_circles3(n, random_state=rng)
-    new, truth = make_circles3(n, random_state=rng)
+    X, label = make(n, rng)
+    new, truth = make(n, rng)
     codes = model.fit(X).transform(X)
     neighbour = KNeighborsClassifier(1).fit(codes, label)
     result: dict[str, Any] = {NEIGHBOUR: float(1.0 - neighbour.score(model.transform(new), truth))}
@@ -73,7 +80,7 @@ def figure3(run: Run) -> None:
     first: dict[str, Result] = {}
     for seed in range(seeds):
         for method, model in circle_models(seed).items():
-            result = run.part(CIRCLES, method, seed, circle_result, model, n, seed)
+            result = run.part(CIRCLES, method, seed, toy_result, circles, model, n, seed)
             if seed == 0:
                 first[method] = result
     titles = ["points", "PCA 2-1-2", f"{KAE}, reconstructions", f"{KAE}, codes", f"{KAE2}, codes"]
@@ -91,6 +98,60 @@ def figure3(run: Run) -> None:
         figure,
         "Points on three circles, the line of PCA and the curve of the autoencoder through them, and codes by circle.",
     )
+
+
+# -- figures 5 to 7 ---------------------------------------------------------------------------------------------------
+LINE_CLUSTERS, CLUSTERS, MOONS = "clusters on a line", "clusters in the plane", "two moons"
+ONE, TWO, OFF = "KAE, code of 1", "KAE, code of 2", "share of the codes' variance off their first axis"
+
+
+def clusters(centres: Sequence[Sequence[float]], deviation: float) -> Callable[..., tuple[np.ndarray, np.ndarray]]:
+    """Normal clusters around two centres, and the cluster of each point."""
+
+    def make(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        label = np.arange(n) % 2
+        return np.array(centres)[label] + deviation * rng.standard_normal((n, len(centres[0]))), label
+
+    return make
+
+
+def moons(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Two moons with noise of 0.05."""
+    return make_moons(n, noise=0.05, random_state=int(rng.integers(2**31)))
+
+
+TOYS: dict[str, Callable[..., tuple[np.ndarray, np.ndarray]]] = {
+    LINE_CLUSTERS: clusters([[0.0], [2.0]], 0.1),
+    CLUSTERS: clusters([[0.0, 0.0], [2.0, 2.0]], 0.3),
+    MOONS: moons,
+}
+
+
+def coded(make: Callable[..., tuple[np.ndarray, np.ndarray]], model: Any, n: int, seed: int) -> Result:
+    """What ``toy_result`` measures, and of two codes how much of their variance is off one axis."""
+    result = toy_result(make, model, n, seed)
+    if (codes := result["codes"]).shape[1] == 1:
+        return result
+    values = np.linalg.eigvalsh(np.cov(codes.T))
+    return {**result, OFF: float(values[0] / values.sum())}
+
+
+def figures5to7(run: Run) -> None:
+    """Codes of clusters and moons, by an autoencoder with a code of one and of two numbers."""
+    n, seeds = (60, 1) if run.quick else (200, DRAWS)
+    fixed: dict[str, Any] = {"alpha": SMALL, "encoder_alpha": SMALL}
+    figure, axes = plotting.panels(2, len(TOYS), column_labels=list(TOYS), row_labels=[ONE, TWO])
+    for column, (case, make) in zip(axes.T, TOYS.items(), strict=True):
+        for seed in range(seeds):
+            run.part(case, LINE, seed, coded, make, PCA(1), n, seed)
+            for ax, method, size in ((column[0], ONE, 1), (column[1], TWO, 2)):
+                model = KernelAutoencoder(size, Gaussian(WIDTH), **fixed, random_state=seed)
+                result = run.part(case, method, seed, coded, make, model, n, seed)
+                if seed == 0:
+                    codes = result["codes"]
+                    places = (result["X"][:, 0], codes[:, 0]) if size == 1 else codes.T
+                    ax.scatter(*places, c=result["label"], s=8, cmap="viridis")
+    run.figure("toys", figure, "Above, codes of one number against the first coordinate; below, codes of two numbers.")
 
 
 # -- pictures ---------------------------------------------------------------------------------------------------------
@@ -229,6 +290,24 @@ EXPERIMENTS = (
             lower("2-2-2: codes tell circles apart better than those of 2-1-2", NEIGHBOUR, CIRCLES, KAE2, KAE),
         ),
         figure3,
+    ),
+    Experiment(
+        "laforgue-figures5-7",
+        PAPER,
+        "Figures 5 to 7",
+        f"200 points (quick: 60): two normal clusters on a line (at 0 and 2, standard deviation 0.1), two in the plane "
+        f"(at 0 and (2, 2), standard deviation 0.3), two moons with noise of 0.05; codes of one and two numbers, the "
+        f"encoder's kernel and penalties as in figure 3, as many new points for 1-NN on the codes, {DRAWS} draws "
+        f"(quick: one). Published: pictures of codes that tell clusters and moons apart; two codes of a line that are "
+        f"highly correlated.",
+        (
+            at_most(f"{LINE_CLUSTERS}: codes tell clusters apart", NEIGHBOUR, LINE_CLUSTERS, ONE, 0.01),
+            at_most(f"{CLUSTERS}: codes tell clusters apart", NEIGHBOUR, CLUSTERS, ONE, 0.01),
+            lower(f"{MOONS}: codes of one tell moons apart better than a line", NEIGHBOUR, MOONS, ONE, LINE),
+            at_most(f"{MOONS}: codes of two tell moons apart", NEIGHBOUR, MOONS, TWO, 0.01),
+            at_most(f"{LINE_CLUSTERS}: two codes lie nearly on one axis", OFF, LINE_CLUSTERS, TWO, 0.1),
+        ),
+        figures5to7,
     ),
     *(picture_experiment(name) for name in PICTURES),
 )

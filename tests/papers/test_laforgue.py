@@ -38,6 +38,17 @@ def test_figure_3_on_few_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert pictures.TRAINING not in found[pictures.CIRCLES, "KPCA, width 1"]
 
 
+def test_figures_5_to_7(tmp_path: Path) -> None:
+    name = "laforgue-figures5-7"
+    outcome = reproduce([name], tmp_path, quick=True, console=silent()).outcomes[name]
+    assert outcome.status == "finished", outcome.reason
+    found = outcome.measurements()
+    # Clusters that are 20 and 9 standard deviations apart have codes apart.
+    for case in (pictures.LINE_CLUSTERS, pictures.CLUSTERS):
+        assert found.mean(case, pictures.ONE, pictures.NEIGHBOUR) <= 0.02
+    assert (tmp_path / next(iter(outcome.figures))).read_bytes().startswith(b"\x89PNG")
+
+
 def test_what_lacks_its_data_is_not_run(tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
