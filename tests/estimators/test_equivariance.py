@@ -354,3 +354,15 @@ def test_influences_of_a_linear_kernel_far_from_zero_are_those_of_refits(offset:
     expected = [refitted(everyone) - refitted(np.delete(everyone, i)) for i in everyone]
     np.testing.assert_allclose(model.influence(X[:3]), np.transpose(expected), atol=1e-9)
     np.testing.assert_allclose(model.influence(X[:1]), np.transpose(expected)[:1], atol=1e-9)
+
+
+@pytest.mark.parametrize("kernel", ["rbf", ["rbf", "linear"]])
+def test_levels_of_many_equal_rows_do_not_depend_on_their_order(kernel: str | list[str]) -> None:
+    rng = np.random.default_rng(0)
+    samples, queries = rng.normal(size=(4, 2))[rng.integers(0, 4, 20)], rng.normal(size=(5, 2))
+    order = rng.permutation(20)
+    one, other = (
+        DeepKernelPCA([2, 1], kernel, random_state=0).fit(rows).transform(queries) for rows in (samples, samples[order])
+    )
+    # A component is known up to its sign.
+    np.testing.assert_allclose(np.abs(one), np.abs(other), atol=1e-9 * np.abs(one).max())
