@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from representer.kernels import Kernel
-from representer.linalg import by_rows, row_blocks
+from representer.linalg import by_rows, cached_bytes, row_blocks
 from representer.operators import Decomposable, OperatorKernel, Representation, mean_kernel, original
 from representer.samples import Array, Data, count, evenly_spaced, plain, same_features, take
 from representer.values import Value, tree_html
@@ -231,7 +231,7 @@ class Expansion(Function):
             m, p = f.coefficients.shape[-2:]
             numbers = 2 * (m + p) if isinstance(f.kernel, Decomposable) else m * p
             bytes_per_row = numbers * f.coefficients.element_size()
-            values = by_rows(lambda rows: f._sum(X[rows]), count(X), bytes_per_row)
+            values = by_rows(lambda rows: f._sum(X[rows]), count(X), bytes_per_row, cached_bytes(X))
         return values if f.intercept is None else values + f.intercept
 
     def _sum(self, X: Data) -> Tensor:

@@ -25,6 +25,8 @@ from representer.notices import warn
 
 # Rows are handled in blocks whose temporaries stay near this size.
 BLOCK_BYTES = 64 * 2**20
+# What a processor's caches hold: beyond it a batch is slower than its members alone.
+CACHED_BYTES = 8 * 2**20
 # From this share of the free memory on, an exact computation is announced before it starts.
 WARN_SHARE = 0.7
 
@@ -123,6 +125,12 @@ def require_gram(rows: int, columns: int) -> None:
     if needed > BLOCK_BYTES:
         advice = "Compute it in blocks of rows, k(X[a:b], Y), or use representer.approximation."
         require(needed, what=f"A Gram matrix of {rows} × {columns} samples", advice=advice)
+
+
+def cached_bytes(numbers: object) -> int | None:
+    """The bytes that are at work at a time with numbers on the processor: its caches'. None, the default, elsewhere."""
+    on_processor = isinstance(numbers, Tensor) and numbers.device.type == "cpu"
+    return min(CACHED_BYTES, BLOCK_BYTES) if on_processor else None
 
 
 def row_blocks(n_rows: int, bytes_per_row: int, limit: int | None = None) -> Iterator[slice]:

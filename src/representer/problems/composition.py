@@ -17,7 +17,7 @@ from torch import Tensor
 from representer.functions import Chain, Expansion, Layer
 from representer.functions.chain import ALPHA, block_matrix
 from representer.kernels import Domain, Kernel, Tangent
-from representer.linalg import factorize, row_blocks
+from representer.linalg import cached_bytes, factorize, row_blocks
 from representer.notices import warn
 from representer.objectives import (
     CustomLoss,
@@ -201,8 +201,6 @@ def convex_loss(name: str, intercept: bool, **options: float) -> Loss:
 
 # An evaluation with its gradient keeps about this many matrices of the outer kernel's size for each restart.
 MATRICES_PER_EVALUATION = 6
-# So many bytes of them are at work at a time: beyond the processor's caches a batch is slower than its members alone.
-CACHED_BYTES = 8 * 2**20
 
 
 class Composition(Value):
@@ -440,8 +438,7 @@ class DeepProblem:
             return self._evaluated(points)
         matrix = len(self.rows) * (len(self.rows) if self.landmarks is None else len(self.landmarks))
         per_restart = MATRICES_PER_EVALUATION * matrix * self.Y.element_size()
-        limit = CACHED_BYTES if points.device.type == "cpu" else None
-        parts = [self._evaluated(points[block]) for block in row_blocks(len(points), per_restart, limit)]
+        parts = [self._evaluated(points[block]) for block in row_blocks(len(points), per_restart, cached_bytes(points))]
         values, gradients = zip(*parts, strict=True)
         return torch.cat(values), torch.cat(gradients)
 
