@@ -266,7 +266,7 @@ class Trusting(Protocol):
     """How much a function counts at an input: t(x) between 0 and 1."""
 
     def __call__(self, X: Data) -> Tensor:
-        """t (q, 1)."""
+        """The trust t(x) of each of q inputs, (q, 1)."""
 
     def faded_network(self, network: torch.nn.Module, far: Tensor) -> torch.nn.Module:
         """t f + (1 − t) c of a network f and a constant c (p,)."""

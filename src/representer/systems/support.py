@@ -319,7 +319,7 @@ class FadingWeights(Function):
 
     @property
     def anchors(self) -> Data:
-        """The training inputs."""
+        """The training inputs that the weights belong to."""
         return self.weights.anchors
 
     @property
