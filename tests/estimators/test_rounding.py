@@ -341,7 +341,9 @@ def test_levels_of_a_linear_kernel_do_not_see_the_origin(upper, center, rng):
     )
     np.testing.assert_allclose(far.transform(points + 2.0**20), near.transform(points), atol=1e-10)
     codes = near.transform(points)[:, :2]
-    np.testing.assert_allclose(far.inverse_transform(codes, level=0) - 2.0**20, near.inverse_transform(codes, level=0), atol=1e-8)
+    np.testing.assert_allclose(
+        far.inverse_transform(codes, level=0) - 2.0**20, near.inverse_transform(codes, level=0), atol=1e-8
+    )
     network, new = far.to_torch(), torch.tensor(points[18:] + 2.0**20, requires_grad=True)
     np.testing.assert_allclose(network(new).detach(), near.transform(points[18:]), atol=1e-8)
 
