@@ -331,6 +331,23 @@ def test_public_names_exist_and_learners_say_what_they_do() -> None:
     assert not problems, "\n".join(problems)
 
 
+def description(learner: str, parameter: str) -> str:
+    """What the docstring of a learner says about a parameter; nothing where it has none of that name."""
+    text = inspect.cleandoc(getattr(importlib.import_module("representer"), learner).__doc__)
+    entry = re.search(rf"^{parameter} : .*\n((?: {{4}}.*\n)+)", text, flags=re.MULTILINE)
+    return entry[1] if entry else ""
+
+
+def test_learners_say_the_same_about_the_memory_that_is_not_bounded() -> None:
+    (text,) = {description(name, "memory_limit") for name in learners()} - {""}
+    assert "nor the search for hyperparameters" in text
+
+
+def test_learners_by_libsvm_say_how_far_a_time_budget_may_be_exceeded() -> None:
+    by_libsvm = {name for name in learners() if re.search("hinge|epsilon_insensitive", description(name, "max_time"))}
+    assert by_libsvm == {"DeepKernelClassifier", "DeepKernelRegressor"}
+
+
 # --- the API reference and notebooks ---------------------------------------------------------------------------------
 
 

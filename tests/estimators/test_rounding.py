@@ -330,15 +330,41 @@ def outlier_far_from_zero(rng):
     return 1e3 * (points + 2.0**20)[:18], 1e3 * (points + 2.0**20)[18:]
 
 
-def test_levels_of_a_centred_kernel_far_from_zero_keep_their_digits(rng):
+@pytest.mark.parametrize("center", [True, "data"])
+@pytest.mark.parametrize("upper", ["linear", "rbf"])
+def test_levels_of_a_linear_kernel_do_not_see_the_origin(upper, center, rng):
+    """Their products were as large as the squared offset: components were off by 1e-5 to 0.1."""
+    points = np.round(rng.normal(size=(24, 3)) * [3.0, 2.0, 1.0] * 2**20) / 2**20
+    near, far = (
+        DeepKernelPCA([2, 1], ["linear", upper], center=center, random_state=0).fit(points[:18] + offset)
+        for offset in (0.0, 2.0**20)
+    )
+    np.testing.assert_allclose(far.transform(points + 2.0**20), near.transform(points), atol=1e-10)
+    codes = near.transform(points)[:, :2]
+    np.testing.assert_allclose(
+        far.inverse_transform(codes, level=0) - 2.0**20, near.inverse_transform(codes, level=0), atol=1e-8
+    )
+    network, new = far.to_torch(), torch.tensor(points[18:] + 2.0**20, requires_grad=True)
+    np.testing.assert_allclose(network(new).detach(), near.transform(points[18:]), atol=1e-8)
+
+
+def test_the_smoother_weighs_points_as_they_are(rng):
+    """Products of positive points are weights; those of their differences from a mean are none."""
+    X = rng.uniform(1.0, 2.0, (12, 2))
+    model = DeepKernelPCA([1], "linear", extension="smoother", random_state=0).fit(X)
+    assert np.isfinite(model.transform(X)).all()
+
+
+@pytest.mark.parametrize("kernel", ["linear", Linear().centered()], ids=repr)
+def test_levels_of_a_centred_kernel_far_from_zero_keep_their_digits(kernel, rng):
     """The products of points cancelled: rows one by one had other components than all of them, and nothing said so."""
     X, new = outlier_far_from_zero(rng)
-    model = DeepKernelPCA([2, 1], [Linear().centered(), "linear"], max_iter=30, random_state=0).fit(X)
+    model = DeepKernelPCA([2, 1], [kernel, "linear"], max_iter=30, random_state=0).fit(X)
     together, alone = model.transform(new), np.vstack([model.transform(row) for row in new[:, None]])
     np.testing.assert_allclose(alone, together, atol=1e-9 * np.abs(together).max())
 
 
-@pytest.mark.parametrize("kernel", ["linear", Polynomial(3).centered()], ids=repr)
+@pytest.mark.parametrize("kernel", [Polynomial(1), Polynomial(3).centered()], ids=repr)
 def test_levels_say_that_centring_has_cost_the_digits_of_a_weak_component(kernel, rng):
     """An outlier is the first component; the second is what rounding has left of the other samples."""
     X, _ = outlier_far_from_zero(rng)

@@ -22,6 +22,7 @@ from representer.objectives import (
     Objective,
     RademacherBound,
     SquaredHinge,
+    convex,
 )
 
 
@@ -39,6 +40,21 @@ def test_support_vector_machines_predict_as_scikit_learn() -> None:
             machine.fit(K.numpy(), target[:, j].numpy())
             predict = machine.decision_function if isinstance(machine, SVC) else machine.predict
             np.testing.assert_allclose(F[:, j].numpy(), predict(K.numpy()), atol=1e-5)
+
+
+def test_a_failure_of_libsvm_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes no start, so that a second attempt without one would take as long and fail as the first did."""
+    objective, K, attempts = Hinge(binary_targets()[:, 0], alpha=ALPHA), gram_of(points()), []
+    objective.evaluate(K)
+
+    def failed(machine: SVC, gram: Tensor, y: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+        attempts.append(machine.max_iter)
+        return torch.zeros_like(y), y.new_zeros(1)
+
+    monkeypatch.setattr(convex, "_support_vectors", failed)
+    with pytest.raises(NotConvergedError, match="duality gap"):
+        objective.evaluate(K)
+    assert len(attempts) == 1 and attempts[0] <= max(10 * N, 500_000_000 // N)
 
 
 def test_support_vector_gradient_survives_an_ill_conditioned_gram() -> None:

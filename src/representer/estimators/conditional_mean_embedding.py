@@ -119,7 +119,9 @@ class ConditionalMeanEmbedding(KernelLearner):
         of the weights in cells around them. The second of a pair, ``Nystroem(r)`` or ``Landmarks(Z)``, says which; one
         ``Nystroem`` is meant for both. Means and variances of vectors are exact.
     memory_limit : int, str or None, default=None
-        What an approximate fit may take beside the data, in bytes or as ``"2GB"``; None: what m features need.
+        What the sums over blocks of an approximate fit may take beside the data, in bytes or as ``"2GB"``; None: what
+        they need. It bounds neither an exact fit nor the search for hyperparameters on some of the samples, which takes
+        about 0.25 GB for 1,500 of them.
     random_state : int, RandomState instance or None, default=None
         Seed of restarts, held-out samples, landmarks and of ``sample``.
     verbose : int, default=0

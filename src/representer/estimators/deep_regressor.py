@@ -400,7 +400,9 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         than 10,000 samples, inner layers see as many random ones; the outer function is then fitted to all, by sums
         over blocks, also on Dask, and its alpha chosen again.
     memory_limit : int, str or None, default=None
-        What these sums may take beside the data, in bytes or as ``"2GB"``; None: what they need.
+        What the sums over blocks of an approximate fit may take beside the data, in bytes or as ``"2GB"``; None: what
+        they need. It bounds neither an exact fit nor the search for hyperparameters on some of the samples, which takes
+        about 0.25 GB for 1,500 of them.
     n_restarts : int, default=32
         Starts of the search over the inner layers: the lengthscales of the best shallow kernel or kernel PCA, and
         random ones. They race: 64 cost a few times as much as one.
@@ -408,6 +410,8 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         Most iterations of that search.
     max_time : float, str or None, default=None
         Seconds after which the search ends with the best point so far, or a text such as "90s", "5m" or "1h".
+        The clock is read between evaluations. With ``loss="epsilon_insensitive"`` one of them is a solution by libsvm
+        for each restart or fold and each column of y, some seconds at most up to 7,000 samples; a last fit follows.
     tol : float, default=1e-6
         It ends when the objective falls by less than this share, or its gradient is as small.
     random_state : int, RandomState instance or None, default=None

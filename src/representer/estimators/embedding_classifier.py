@@ -119,7 +119,9 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         many random samples, or 500), or random features; the fit is a sum over blocks. Kernels with few explicit
         features (linear, a network with a linear kernel on top) need none: they are solved in their space.
     memory_limit : int, str or None, default=None
-        What the fit with an approximation may take beside the data, in bytes or as ``"2GB"``.
+        What the sums over blocks of an approximate fit may take beside the data, in bytes or as ``"2GB"``; None: what
+        they need. It bounds neither an exact fit nor the search for hyperparameters on some of the samples, which takes
+        about 0.25 GB for 1,500 of them.
     solver : {"auto", "lbfgs", "adam"}, default="auto"
         ``"auto"``: L-BFGS, or Adam if ``batch_size`` is a number smaller than that of the samples.
     learning_rate : float, default=0.1

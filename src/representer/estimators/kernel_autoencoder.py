@@ -115,7 +115,9 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         the search sees as many random ones (with ``batch_size``, all that are in memory); a decoder into vectors is
         then fitted to all, by sums over blocks, also on Dask.
     memory_limit : int, str or None, default=None
-        What these sums may take beside the data, in bytes or as ``"2GB"``; None: what they need.
+        What the sums over blocks of an approximate fit may take beside the data, in bytes or as ``"2GB"``; None: what
+        they need. It bounds neither an exact fit nor the search for hyperparameters on some of the samples, which takes
+        about 0.25 GB for 1,500 of them.
     batch_size : int, default=None
         Samples in each step of Adam, each with the best decoder for them; the last decoder is fitted to all. None: all
         samples in each step of L-BFGS. Without ``approximation``, 500 landmarks are taken.

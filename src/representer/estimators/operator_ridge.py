@@ -127,7 +127,9 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         How an approximate fit solves for its coefficients: by normal equations (``"direct"``), or by preconditioned
         conjugate gradients (``"cg"`` is ``Falkon()``), which ``"auto"`` takes for more than 6,000 features.
     memory_limit : int, str or None, default=None
-        What an approximate fit may take beside the data, in bytes or as ``"2GB"``; None: what m features need.
+        What the sums over blocks of an approximate fit may take beside the data, in bytes or as ``"2GB"``; None: what
+        they need. It bounds neither an exact fit nor the search for hyperparameters on some of the samples, which takes
+        about 0.25 GB for 1,500 of them.
     max_iter : int, default=100
         Iterations of the search over hyperparameters.
     max_time : float, str or None, default=None

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from representer.functions.base import Function, Span
-from representer.kernels import Gaussian, Kernel, Linear
+from representer.kernels import Centered, Gaussian, Kernel, Linear
 from representer.linalg import Limits, broyden, jacobian, levenberg_marquardt, require_gram, row_blocks
 from representer.operators import Decomposable, Projected, Representation, original, repaired_gram, silent_repairs
 from representer.samples import Data, count, evenly_spaced, plain, take
@@ -84,7 +84,12 @@ class LoadedData(NamedTuple):
 
 @dataclass(frozen=True)
 class DataLevel(Function):
-    """The kernel of the data with the training samples, x ↦ (⟨φ(x) − m, φ(x_n) − m⟩)_n, where m = 0 if not centred."""
+    """The kernel of the data with the training samples, x ↦ (⟨φ(x) − m, φ(x_n) − m⟩)_n, where m = 0 if not centred.
+
+    Products of points far from zero are as large as their squared offset, and cancel when they are centred: where
+    points are their own features, their mean is taken off before they are multiplied. What below is called k(x, x_n),
+    not centred, is then that of these differences.
+    """
 
     kernel: Kernel  # with numbers for all hyperparameters
     anchors: Data  # the training samples as they are stored
@@ -93,17 +98,25 @@ class DataLevel(Function):
     grand_mean: float  # the mean of the means
     diagonal: np.ndarray  # k(x_n, x_n), not centred
     vectors: np.ndarray | None  # the eigenvectors that stayed when an indefinite Gram matrix was repaired
+    of_differences: bool = False  # Are products those of differences from the mean of the training samples?
 
     @classmethod
-    def of(cls, kernel: Kernel, X: Data, representation: Representation, *, center: bool) -> tuple[DataLevel, Tensor]:
-        """The level of training data, and their Gram matrix; refuse data that are all the same to the kernel."""
+    def of(
+        cls, kernel: Kernel, X: Data, representation: Representation, *, center: bool, weighs: bool = False
+    ) -> tuple[DataLevel, Tensor]:
+        """The level of training data, and their Gram matrix; refuse data that are all the same to the kernel.
+
+        A kernel that weighs samples, in the smoother, is one of the points as they are.
+        """
         data = representation.inputs(kernel, X)
         require_gram(count(data), count(data))
         adapted = representation.adapted(Decomposable(kernel), repair=True).resolve(data)
         assert isinstance(adapted, Decomposable)
-        gram, vectors = repaired_gram(adapted.kernel, data)
-        diagonal, means = gram.diagonal().clone(), gram.mean(0) if center else None
         resolved = original(adapted.kernel)
+        dense = isinstance(data, Tensor) and kernel.domain == "vectors"
+        of_differences = center and not weighs and dense and resolved.features(data) is data
+        gram, vectors = repaired_gram(Centered(resolved, data) if of_differences else adapted.kernel, data)
+        diagonal, means = gram.diagonal().clone(), gram.mean(0) if center else None
         level = cls(
             resolved,
             plain(X, copy=True),
@@ -112,6 +125,7 @@ class DataLevel(Function):
             0.0 if means is None else means.mean().item(),
             plain(diagonal),
             None if vectors is None else plain(vectors, copy=True),
+            of_differences,
         )
         gram = level._centered(gram, means)
         if not gram.abs().max() < torch.finfo(gram.dtype).max ** 0.5 / len(gram):  # It may be NaN.
@@ -133,8 +147,10 @@ class DataLevel(Function):
         adapted = how.adapted(Decomposable(self.kernel), repair=True)
         assert isinstance(adapted, Decomposable)
         kernel = adapted.kernel if self.vectors is None else Projected(adapted.kernel, how.tensor(self.vectors))
+        anchors = how.inputs(self.kernel, self.anchors)
+        kernel = Centered(kernel, anchors) if self.of_differences else kernel
         means = None if self.means is None else how.tensor(self.means)
-        return LoadedData(kernel, how.inputs(self.kernel, self.anchors), means, how.tensor(self.diagonal))
+        return LoadedData(kernel, anchors, means, how.tensor(self.diagonal))
 
     def inputs(self, X: Data) -> Data:
         """Checked inputs as the kernel takes them."""
@@ -252,9 +268,9 @@ class Levels(Function):
         return self.center if level else self.data.means is not None
 
     @property
-    def feature_kernel(self) -> Kernel:
-        """The kernel of the data, which is centred."""
-        return self.data.kernel
+    def feature_kernel(self) -> Kernel | None:
+        """The kernel of the data, which is centred; None where points were centred before."""
+        return None if self.data.of_differences else self.data.kernel
 
     def cancellation(self, limit: int = 16, size: float = 0.0) -> float:
         """How many times larger what cancels in the kernel of the data is than what is left; 1 where nothing cancels.

@@ -544,6 +544,10 @@ class SupportVectorLoss(ConvexLoss, ABC):
     def _machine(self, C: float) -> SVC | SVR:
         """The solver of libsvm for a precomputed Gram matrix."""
 
+    def _fit_member(self, gram: Tensor, alpha: float, near: Fit | None, *, strict: bool) -> Fit:
+        """As in ``InnerProblem``, but libsvm takes no start: what fails near a solution would fail again without."""
+        return super()._fit_member(gram, alpha, None, strict=strict)
+
     def _solve(self, gram: Tensor, y: Tensor, alpha: float, near: Fit | None) -> Fit:
         if bool((y == y[0]).all()):  # the constant fits without error; libsvm refuses a single class
             return Fit(gram.new_zeros(()), torch.zeros_like(y), y[0], alpha)
@@ -587,7 +591,8 @@ class EpsilonInsensitive(SupportVectorLoss):
     intercept : bool
         libsvm knows no fit without b: False is refused.
     tol, max_iter : float, int
-        The settings of libsvm, whose solution is polished in double precision.
+        The settings of libsvm, whose solution is polished in double precision. No clock stops one: it ends after
+        max(10 n, 5·10⁸/n) iterations, if ``max_iter`` is not less, of which each looks at n samples.
     sample_weight : array (n,), optional
         Positive weights of the samples: those of a weighted mean in the place of 1/n Σ.
     """

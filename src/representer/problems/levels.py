@@ -945,7 +945,8 @@ class LevelsProblem(Problem):
     @cached_property
     def _data(self) -> tuple[DataLevel, Tensor]:
         kernel = self.model.kernels[0] if self.networks is None else self.networks.kernel
-        return DataLevel.of(kernel, self.anchors, self._represented(self.anchors), center=self.model.centers_data)
+        how, weighs = self._represented(self.anchors), self.model.extension == "smoother"
+        return DataLevel.of(kernel, self.anchors, how, center=self.model.centers_data, weighs=weighs)
 
     @cached_property
     def energy(self) -> LevelEnergy:
