@@ -64,6 +64,7 @@ OTHER: dict[str, Any] = {
     "supervision": 0.5,
     "target": "kernel",
     "tol": 0.5,
+    "trim": 0.2,
 }
 # Arguments of how long a search takes, what it prints and where it runs: they need not change what it finds.
 PRACTICAL = ("device", "max_time", "memory_limit", "n_restarts", "random_state", "verbose", "warm_start")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import warnings
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pandas as pd
@@ -21,6 +22,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import representer
 from representer import CollapsedComponentWarning, DeepKernelPCA
 from representer.approximation import Nystroem, RandomFeatures
 from representer.estimators.validation import seed_of
@@ -41,6 +43,7 @@ from representer.samples import Block, InMemory
 CHECKED = {
     "two levels": DeepKernelPCA([2, 1], eta=[1.0, 100.0]),  # blobs need no second component: nothing shall collapse
     "closed form": DeepKernelPCA([2, 1], ["rbf", "linear"]),
+    "trimmed": DeepKernelPCA(1, "linear", trim=0.1),
     "precomputed": DeepKernelPCA([1, 1], ["precomputed", "linear"]),
 }
 
@@ -299,6 +302,85 @@ def test_rare_samples_are_chosen_more_often_by_leverage_and_entropy(rng):
     assert rare["uniform"] < rare["leverage"] < rare["entropy"]
     with pytest.raises(ValueError, match="from 1 to the number of samples, 100"):
         Nystroem(101).samples(kernel, kernel.prepare(X), seed=0)
+
+
+# -- outliers ---------------------------------------------------------------------------------------------------------
+def distances_written_out(X, rows, size):
+    """‖(I − P)(x − m)‖² of all rows for the components P and the mean m of some of them, by a decomposition of X."""
+    mean = X[rows].mean(0)
+    V = np.linalg.svd(X[rows] - mean)[2][:size]
+    return ((X - mean - (X - mean) @ V.T @ V) ** 2).sum(1)
+
+
+def sine_of_angle(model, clean, X):
+    """The sine of the largest angle between what two models find in clean samples."""
+    bases = [np.linalg.qr(m.transform(X) - m.transform(X).mean(0))[0] for m in (model, clean)]
+    return float(np.sqrt(max(0.0, 1.0 - np.linalg.svd(bases[0].T @ bases[1])[1].min() ** 2)))
+
+
+@pytest.fixture(params=["scattered", "one direction"])
+def contaminated(request, rng):
+    """100 samples near a plane, of which the last ten are gross outliers."""
+    X = rng.standard_normal((100, 6)) * [5.0, 3.0, 0.3, 0.3, 0.3, 0.3]
+    away = rng.standard_normal((10, 6)) * [1, 1, 9, 9, 9, 9] if request.param == "scattered" else [0, 0, 30, 0, 0, 0]
+    X[90:] = X[90:] + away
+    return X
+
+
+def test_trimmed_components_are_those_of_the_samples_without_outliers(contaminated):
+    X, clean = contaminated, DeepKernelPCA(2, "linear").fit(contaminated[:90])
+    trimmed, plain_fit = (DeepKernelPCA(2, "linear", trim=trim).fit(X) for trim in (0.1, 0.0))
+    assert np.array_equal(trimmed.subset_, np.arange(90))
+    assert sine_of_angle(trimmed, clean, X[:90]) < 1e-6
+    assert sine_of_angle(plain_fit, clean, X[:90]) > 0.3
+    far = np.concatenate([X[:90], 1e5 * X[90:]])
+    assert np.array_equal(DeepKernelPCA(2, "linear", trim=0.1).fit(far).subset_, np.arange(90))
+    more = DeepKernelPCA(2, "linear", trim=0.3).fit(X)
+    assert more.subset_.max() < 90
+    assert sine_of_angle(more, clean, X[:90]) < 0.05
+    distances = distances_written_out(X, more.subset_, 2)
+    assert np.array_equal(np.sort(np.argsort(distances)[:70]), more.subset_)  # no step of concentration is left
+
+
+def test_trimming_reaches_the_least_sum_over_all_sets_where_outliers_are_gross(rng):
+    for _ in range(5):
+        X = rng.standard_normal((9, 3)) * [3.0, 1.0, 1.0]
+        X[:2] += [[0, 12, 0], [0, 0, 12]]
+        sums = {rows: distances_written_out(X, list(rows), 1)[list(rows)].sum() for rows in combinations(range(9), 7)}
+        model = DeepKernelPCA(1, "linear", trim=0.2).fit(X)
+        assert tuple(model.subset_) == min(sums, key=sums.get)
+
+
+def test_without_outliers_trimmed_components_are_nearly_the_same(rng):
+    X = rng.standard_normal((100, 6)) * [5.0, 3.0, 0.3, 0.3, 0.3, 0.3]
+    models = [DeepKernelPCA(2, "linear", trim=trim).fit(X) for trim in (0.1, 0.0)]
+    assert sine_of_angle(*models, X) < 0.05
+
+
+@pytest.mark.parametrize("kernel", ["auto", ["rbf", Gaussian(1.0)], ["rbf", "linear"]], ids=str)
+def test_trimmed_levels_are_levels_of_the_others(contaminated, kernel, tmp_path):
+    model = DeepKernelPCA([2, 2], kernel, trim=0.1).fit(contaminated)
+    assert (model.subset_ < 90).sum() >= 85  # A Gaussian kernel also sees samples at the rim as rare.
+    alone = DeepKernelPCA([2, 2], [model.kernel_[0], model.kernel_[1]]).fit(contaminated[model.subset_])
+    for own, others in zip(model.hidden_, alone.hidden_, strict=True):
+        assert np.allclose(own, others, atol=1e-6)
+    H = model.transform(contaminated)
+    assert np.allclose(H[model.subset_], np.concatenate(model.hidden_, 1), atol=1e-6)
+    model.save(tmp_path / "levels")
+    assert np.array_equal(representer.load(tmp_path / "levels").transform(contaminated), H)
+
+
+def test_trimming_knows_its_limits(X):
+    assert np.array_equal(DeepKernelPCA(2, trim=0.0).fit(X).subset_, np.arange(60))
+    flat = DeepKernelPCA(2, "linear", trim=0.1).fit(X[:, :2])  # Two components leave nothing of any sample:
+    middle = np.quantile(((X[:, None, :2] - X[:, :2]) ** 2).sum(2), 0.5, axis=1, method="lower")
+    assert np.array_equal(flat.subset_, np.sort(np.argsort(middle)[:54]))  # those near most others stay.
+    assert len(DeepKernelPCA([0.8, 1], "rbf", trim=0.1, approximation=Nystroem(30)).fit(X).subset_) == 27
+    for trim in (0.5, -0.1, True, "auto"):
+        with pytest.raises(ValueError, match="trim must be a share from 0 to less than a half"):
+            DeepKernelPCA(2, trim=trim).fit(X)
+    with pytest.raises(ValueError, match="a precomputed Gram matrix has a column for each"):
+        DeepKernelPCA(2, "precomputed", trim=0.1).fit(X @ X.T)
 
 
 # -- new samples ------------------------------------------------------------------------------------------------------

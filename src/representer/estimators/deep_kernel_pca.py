@@ -39,7 +39,7 @@ from representer.problems.levels import (
     suggested,
 )
 from representer.samples import Block, Data, InMemory, Samples, is_dask, plain
-from representer.values import COUNT, NOT_NEGATIVE, SHARE, TRUTH, instance_of, is_count, is_real, one_of
+from representer.values import COUNT, NOT_NEGATIVE, SHARE, TRUTH, Rule, instance_of, is_count, is_real, one_of
 
 # A learned map back is exact up to so many samples, and spanned by so many landmarks beyond.
 EXACT_RIDGE, RIDGE_LANDMARKS = 2000, 1000
@@ -102,6 +102,10 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
     approximation : Nystroem, default=None
         The samples that stand for all: ``Nystroem(m, sampling="entropy")`` fits to m of them (or to a share, as in
         ``Nystroem(0.5)``), and ``extension`` finds the hidden features of the others. None fits to all samples.
+    trim : float, default=0.0
+        The share of samples, less than a half, that are left out as outliers: those whose removal leaves the least
+        squared distance of the others from the components of the first level. The levels are fitted to the others,
+        ``subset_``, and ``extension`` finds the hidden features of the outliers.
     max_iter : int, default=200
         Most iterations of the search.
     max_time : float, str or None, default=None
@@ -173,6 +177,7 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         "init": one_of("levelwise", "random") | instance_of("a list of arrays, one for each level", list, tuple),
         "preimage": one_of(*METHODS) | instance_of("a Network", Network),
         "solver": one_of("auto", "scf", "riemannian", "projected_gradient", "riemannian_adam", "levelwise"),
+        "trim": Rule("a share from 0 to less than a half", lambda trim: is_real(trim) and 0 <= trim < 0.5),
     }
     function_: Levels
     decoder_: torch.nn.Module | None
@@ -192,6 +197,7 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         extension: str = "exact",
         preimage: str | Network = "auto",
         approximation: Nystroem | None = None,
+        trim: float = 0.0,
         max_iter: int = 200,
         max_time: float | str | None = None,
         tol: float = 1e-9,
@@ -211,6 +217,7 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         self.extension = extension
         self.preimage = preimage
         self.approximation = approximation
+        self.trim = trim
         self.max_iter = max_iter
         self.max_time = max_time
         self.tol = tol
@@ -294,6 +301,7 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
             extension=self.extension,
             approximation=self.approximation,
             decoder=decoder,
+            trim=self.trim,
         )
         samples = self._samples(model.kernels[0], X)
         problem = LevelsProblem(samples, model, self._search(), self._representation()).settled()

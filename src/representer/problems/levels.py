@@ -38,7 +38,7 @@ from representer.kernels import (
     with_statistics,
 )
 from representer.linalg import Product, RitzPairs, leading, orthonormal, recycling, row_blocks
-from representer.operators import Representation
+from representer.operators import Representation, silent_repairs
 from representer.optimize import (
     HistoryEntry,
     Monitor,
@@ -107,6 +107,7 @@ class LevelModel:
     approximation: Nystroem | None = None  # chooses the samples that stand for all; None: each for itself
     decoder: Network | None = None  # a network to train, together with the one in the first kernel
     learns_width: bool = False  # Is the width of the first kernel chosen by what is recovered of held-out samples?
+    trim: float = 0.0  # the share of samples that are left out as outliers
 
     @staticmethod
     def of(
@@ -118,6 +119,7 @@ class LevelModel:
         extension: str = "exact",
         approximation: Nystroem | None = None,
         decoder: Network | None = None,
+        trim: float = 0.0,
     ) -> LevelModel:
         """Make a model from lists with one entry for each level; what is no list holds for all levels."""
         arguments: dict[str, Any] = {"n_components": n_components, "kernel": kernel, "eta": eta}
@@ -139,7 +141,7 @@ class LevelModel:
         center = center if isinstance(center, str) else bool(center)
         first = kernel[0] if "kernel" in lengths else kernel  # type: ignore[index]
         learned = isinstance(first, str) and first == "auto"
-        return LevelModel(sizes, kernels, etas, center, extension, approximation, decoder, learned)
+        return LevelModel(sizes, kernels, etas, center, extension, approximation, decoder, learned, float(trim))
 
     @property
     def centers_data(self) -> bool:
@@ -895,6 +897,55 @@ def best_sharpness(level: DataLevel, hidden: Tensor) -> float:
     return min(SHARPNESS, key=lambda power: float((smoothed(rows, hidden, power) - truth).square().sum()))
 
 
+# -- outliers ---------------------------------------------------------------------------------------------------------
+def least_trimmed(gram: Tensor, kept: int, size: int | float, *, center: bool) -> Tensor:
+    """The ``kept`` samples that kernel PCA describes best: min over S and P of Σ_{n∈S} ‖(I − P)(φ(x_n) − m_S)‖².
+
+    P projects on ``size`` components (or as many as hold that share of the variance), and m_S is the mean of S, or 0 if
+    features are not centred. Concentration steps find a local minimum (Rousseeuw and Van Driessen, 2006): components of
+    S, and then the samples nearest to them. They start from samples that are near most others, and from all samples.
+    """
+    diagonal = gram.diagonal()
+    order = (diagonal + (diagonal - 2.0 * gram).median(1).values).argsort(stable=True)
+    typical = order[:kept]
+    if not isinstance(size, int):
+        within = gram[typical[:, None], typical]
+        size = components_for(deviations(deviations(within).mT) if center else within, size)
+    size = min(size, kept)
+    ends = [_concentrated(gram, start, order, kept, size, center) for start in (typical, order)]
+    return min(ends, key=lambda end: end[0])[1]
+
+
+def _concentrated(
+    gram: Tensor, start: Tensor, order: Tensor, kept: int, size: int, center: bool
+) -> tuple[float, Tensor]:
+    """Where concentration steps end, and the sum of squared distances there; the first in ``order`` win draws."""
+    rows, value = start.sort().values, math.inf
+    while True:
+        distances, nearest = squared_distances(gram, rows, size, center=center)[order].sort(stable=True)
+        lower = distances[:kept].sum().item()
+        if not lower < value:  # No step raises it, but for rounding.
+            return value, rows
+        rows, value = order[nearest[:kept]].sort().values, lower
+
+
+def squared_distances(gram: Tensor, rows: Tensor, size: int, *, center: bool) -> Tensor:
+    """‖(I − P)(φ(x) − m)‖² of all samples, where P and m are the components and the mean of some ``rows``."""
+    columns, norms, precision = gram[:, rows], gram.diagonal(), torch.finfo(gram.dtype).eps
+    rounding = precision**0.75 * (norms + norms[rows].max())  # An outlier's own is no measure of the others'.
+    if center:
+        means = columns.mean(1)
+        mean = means[rows].mean()
+        columns, norms = columns - means[:, None] - means[rows] + mean, norms - 2.0 * means + mean
+    within, generator = columns[rows], torch.Generator().manual_seed(0)
+    noise = torch.randn(len(rows), size, generator=generator, dtype=gram.dtype).to(gram)
+    pairs = leading(lambda V: times(within, V), noise, size, tol=START_ACCURACY)
+    vectors, values = pairs.vectors[:, :size], pairs.values[:size]
+    varies = values > precision**0.5 * values.max()
+    left = norms - ((columns @ vectors[:, varies]).square() / values[varies]).sum(1)
+    return torch.where(left > rounding, left, 0.0)
+
+
 # -- the problem ------------------------------------------------------------------------------------------------------
 class LevelsProblem(Problem):
     """Deep kernel PCA of samples, in memory or on Dask: a search over hidden features, which make a function.
@@ -923,11 +974,27 @@ class LevelsProblem(Problem):
         """The numbers of the samples that are fitted to, chosen by a look at some of them."""
         n, kernel = self.samples.n, self.model.kernels[0]
         scope = Scope.of(self.model.approximation, n)
-        rows = scope.subset(self.samples, kernel, lambda X: self._represented(X).inputs(kernel, X), self.seed)
+        chosen = scope.subset(self.samples, kernel, lambda X: self._represented(X).inputs(kernel, X), self.seed)
+        rows = self._typical(chosen)
         if len(rows) < 2:
             raise ValueError(f"Found {len(rows)} sample (n_samples = {n}): components need at least 2.")
         self.model.check_samples(len(rows))
         return rows
+
+    def _typical(self, rows: np.ndarray) -> np.ndarray:
+        """The numbers of samples without those of the outliers among them, if some are to be left out."""
+        model, outliers = self.model, round(self.model.trim * len(rows))
+        if not outliers:
+            return rows
+        if self.pairwise:
+            raise ValueError(
+                "trim= fits to some of the samples, and a precomputed Gram matrix has a column for each of them. Pass "
+                "the kernel and the data, or the Gram matrix without the outliers and trim=0."
+            )
+        X = plain(self.samples.rows(rows).X)
+        with silent_repairs():  # The fit will speak of a repair.
+            gram = DataLevel.of(model.kernels[0], X, self._represented(X), center=False)[1]
+        return rows[plain(least_trimmed(gram, len(rows) - outliers, model.sizes[0], center=model.centers_data))]
 
     @cached_property
     def anchors(self) -> Data:
@@ -985,7 +1052,7 @@ class LevelsProblem(Problem):
         model, search = self.model, self.search
         if not model.learns_width:
             return self
-        rows = self.samples.random_rows(limits.WIDTH_ROWS, 0)  # A fit to all samples depends on no seed.
+        rows = self._typical(self.samples.random_rows(limits.WIDTH_ROWS, 0))  # A fit to all samples has no seed.
         X = plain(self.samples.rows(rows).X)
         median = model.kernels[0].resolve(self._represented(X).inputs(model.kernels[0], X))
         unit = number(median, "lengthscale", self.representation.tensor(np.zeros(1))).item()
@@ -1000,7 +1067,7 @@ class LevelsProblem(Problem):
         quiet = replace(search, solver="levelwise", settings=replace(search.settings, verbose=0, callback=keep_going))
         errors = {}
         for width, kernels in candidates.items():
-            levelwise = replace(model, kernels=kernels, approximation=None, decoder=None)
+            levelwise = replace(model, kernels=kernels, approximation=None, decoder=None, trim=0.0)
             refits = LevelsProblem(few, levelwise, quiet, self.representation).held_out(folds, quiet.settings)
             errors[width] = torch.cat([recovery.errors for recovery in refits])
         kernels = candidates[narrowest(errors)]
