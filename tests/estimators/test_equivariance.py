@@ -322,6 +322,7 @@ def test_answers_of_an_embedding_do_not_depend_on_what_was_asked_before():
 
 
 @pytest.mark.parametrize("kernel", ["auto", Gaussian(1.0)])
+@pytest.mark.filterwarnings("ignore:.*max_iter=2 reached")
 def test_weights_of_stacked_fits_are_in_single_precision_where_the_fit_is(kernel: str | Gaussian) -> None:
     rng = np.random.default_rng(0)
     X, weight = rng.normal(size=(12, 2)), rng.uniform(0.5, 2.0, 12)

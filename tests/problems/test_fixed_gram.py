@@ -175,9 +175,11 @@ def counted() -> tuple[Callable, list[tuple[int, int]]]:
 def test_the_gram_matrix_of_a_fit_is_computed_once() -> None:
     kernel, calls = counted()
     model = DeepKernelClassifier([], kernel=kernel, cv=3, random_state=0).fit(WORDS, N_OF_A > 1)
-    assert calls == [(len(WORDS), len(WORDS))]  # alpha and the calibration have taken folds of it
+    matrices = [call for call in calls if call != (1, 1)]  # support asks for k(x, x) of each sample
+    assert matrices == [(len(WORDS), len(WORDS))]  # alpha and the calibration have taken folds of it
+    calls.clear()
     model.predict(WORDS[:3])
-    assert calls[1:] == [(3, len(WORDS))]
+    assert [call for call in calls if call != (1, 1)] == [(3, len(WORDS))]
 
 
 def test_only_anchors_with_a_coefficient_are_kept() -> None:

@@ -17,7 +17,7 @@ from representer.optimize.search import SearchSettings
 from representer.problems.class_embedding import ClassModel, ClassProblem
 from representer.problems.embedding import EmbeddingSettings
 from representer.problems.ridge import RidgeModel, RidgeProblem
-from representer.problems.stack import LeastSquares, StackProblem
+from representer.problems.stack import SHRINKAGE, LeastSquares, StackProblem
 from representer.samples import Block, InMemory
 
 HOW = Representation(torch.float64)
@@ -66,7 +66,7 @@ def test_held_out_predictions_of_a_stack(data, weights):
     X, Y, w = data
     kernels = [Gaussian("auto"), Linear()]
     samples = InMemory(Block(torch.from_numpy(X), torch.from_numpy(Y), torch.from_numpy(w)))
-    models = [RidgeModel(Decomposable(kernel), intercept=True) for kernel in kernels]
+    models = [RidgeModel(Decomposable(kernel), intercept=True, shrinkage=SHRINKAGE) for kernel in kernels]
     members = [RidgeProblem(samples, model, HOW, seed=seed_of(0), inputs=X) for model in models]
     problem = StackProblem(members, LeastSquares(), None if weights is None else np.array(weights))
     assert problem.free == ["0__kernel__lengthscale"]
