@@ -130,6 +130,15 @@ def test_the_readme_is_short_and_begins_with_one_example() -> None:
 
 
 @pytest.mark.usefixtures("elsewhere")
+def test_the_readme_prints_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
+    (block,) = blocks(README.read_text(encoding="utf-8"), "python")
+    code = re.sub(r"^(model\.score\(.*?\))", r'print(f"R² {\1:.2f}")', block.text, flags=re.MULTILINE)
+    run_page(f"```python\n{code}\n```", "README.md")
+    said = re.findall(r"#\s*(ethanol.*|R² \d\.\d\d)", block.text)
+    assert capsys.readouterr().out.splitlines() == said
+
+
+@pytest.mark.usefixtures("elsewhere")
 @pytest.mark.parametrize("path", MODULES, ids=[str(path.relative_to(SOURCE)) for path in MODULES])
 def test_docstring_examples_run(path: Path) -> None:
     parts = path.relative_to(SOURCE.parent).with_suffix("").parts
