@@ -57,6 +57,7 @@ OTHER: dict[str, Any] = {
     "layers": 1,
     "loss": "huber",
     "max_iter": 1,
+    "norm_bounds": [2.0, 2.0],
     "operator": "learn",
     "output_kernel": "laplacian",
     "solver": "adam",

@@ -87,6 +87,13 @@ def test_weights_are_those_of_a_general_optimiser(rng, size, decorrelation):
             np.testing.assert_allclose(w, expected, atol=1e-5)
 
 
+def test_many_residuals_are_believed(rng):
+    scales = np.array([0.5, 1.0, 1.2])
+    residuals = [rng.normal(size=(n, 1)) * scales + 0.1 * rng.normal(size=(n, 3)) for n in (100, 20_000)]
+    few, many = map(simplex_weights, residuals)
+    assert few[0] < 0.8 and many[0] > 0.95  # residuals that nearly agree but for their size: the smallest are best
+
+
 def test_members_that_miss_nothing_share_the_weight(rng):
     missed = np.column_stack([rng.normal(size=10), np.zeros(10), np.zeros(10)])
     assert simplex_weights(missed).tolist() == [0.0, 0.5, 0.5]

@@ -23,8 +23,9 @@ from representer.samples import Block
 from representer.samples import rows as limits
 from representer.systems import FittedSystem, StackedSystem
 
-# The share λ/(1 + λ) of the correlations between the residuals of different members is taken for noise.
-DECORRELATION = 4.0
+# The share λ/(1 + λ) of the correlations between the residuals of different members is taken for noise, of up to so
+# many residuals; of more λ falls as 1/n, as the variance of a correlation does.
+DECORRELATION, FEW_RESIDUALS = 4.0, 100
 # The precision of the prior on the logarithms of a member's lengthscales around their mean.
 SHRINKAGE = 4.0
 
@@ -70,9 +71,9 @@ class LeastSquares(Stacking):
 def simplex_weights(missed: np.ndarray, decorrelation: float = DECORRELATION) -> np.ndarray:
     """The weights w (m,), at least 0 with the sum one, that minimise ‖Rw‖² + λ Σ_j ‖r_j‖² w_j² for residuals R (n, m).
 
-    λ = ``decorrelation`` shrinks the correlations between different residuals by 1/(1 + λ). For u = t·w with w on the
-    simplex and a quadratic form q, the least q(u) + (1ᵀu − 1)² over t is q(w)/(1 + q(w)): both problems have the same
-    w, and the second is one of non-negative least squares.
+    λ = ``decorrelation``, or less where there are many residuals, shrinks the correlations between different ones by
+    1/(1 + λ). For u = t·w with w on the simplex and a quadratic form q, the least q(u) + (1ᵀu − 1)² over t is
+    q(w)/(1 + q(w)): both problems have the same w, and the second is one of non-negative least squares.
 
     Examples
     --------
@@ -88,7 +89,8 @@ def simplex_weights(missed: np.ndarray, decorrelation: float = DECORRELATION) ->
         best = norms == norms.min()
         return best / best.sum()
     triangle = np.linalg.qr(missed / norms.min(), mode="r")
-    ridge = np.diag(np.sqrt(decorrelation) * norms / norms.min())
+    penalty = decorrelation * min(1.0, FEW_RESIDUALS / len(missed))
+    ridge = np.diag(np.sqrt(penalty) * norms / norms.min())
     extended = np.vstack([triangle, ridge, np.ones(len(norms))])
     w, _ = nnls(extended, np.append(np.zeros(len(triangle) + len(ridge)), 1.0))
     return w / w.sum()
