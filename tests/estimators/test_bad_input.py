@@ -10,6 +10,7 @@ import warnings
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn.base import clone
@@ -499,3 +500,10 @@ def test_answers_to_huge_numbers_are_finite_or_refused_with_advice(name):
 def test_constant_outputs_have_no_covariance_and_are_predicted(dtype):
     model = StructuredPredictor("linear", Gaussian(0.8), operator="covariance", fit_intercept=True, dtype=dtype)
     assert (np.asarray(model.fit(X, np.zeros((60, 2))).predict(X[:5])) == 0.0).all()
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "auto"])
+def test_columns_of_the_same_name_are_refused_by_name(kernel):
+    frame = pd.DataFrame(rng.normal(size=(10, 2)), columns=["size", "size"])
+    with pytest.raises(ValueError, match="different names; 'size'"):
+        OperatorRidge(kernel).fit(frame, np.arange(10.0))

@@ -94,3 +94,12 @@ def test_a_part_of_samples_has_the_rows_of_all_that_belongs_to_them(pairwise: bo
 def test_the_number_of_samples_is_known_where_there_is_a_length() -> None:
     assert n_passed(np.zeros((3, 2))) == n_passed(["a", "b", "c"]) == 3
     assert n_passed(5) is n_passed(None) is None
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [([None, "a", "a"], "None, first in row 0"), ([1.0, np.nan, 2.0], "first in row 1"), ([1, "a", 2], "int, str")],
+)
+def test_groups_without_a_label_or_of_several_kinds_are_refused(labels: list[object], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        check_groups(np.array(labels, dtype=object), 3)

@@ -42,6 +42,7 @@ from representer.samples import (
     check_gram,
     is_single,
     plain,
+    refuse_equal_names,
     refuse_missing_labels,
     refuse_unknown,
     remembered,
@@ -70,6 +71,7 @@ def check_inputs(estimator: object, X: Data, kernel: Kernel | OperatorKernel | S
     X, domain = plain(X), kernel.domain
     refuse_unordered(X, "X")
     if domain in ("vectors", "gram"):
+        refuse_equal_names(X)
         stated = getattr(estimator, "kernel", None)
         refuse_non_numbers(X, "X", stated)
         refuse_pictures(X, stated)

@@ -715,7 +715,8 @@ def _doubt_about_numbers(name: str | None, seen: list[str]) -> str | None:
     example = odd[0] if odd else seen[0]
     return (
         f"Column {name!r} seems to have numbers that are stored as text, but for entries such as {example!r:.40}, and "
-        "is taken for names. Convert it: pandas.to_numeric(column, errors='coerce') makes gaps of what is no number."
+        "is taken for names. Convert it, after signs and units are gone and commas are points (column.str.replace): "
+        "pandas.to_numeric(column, errors='coerce') makes gaps of what is no number then."
     )
 
 
@@ -767,7 +768,7 @@ def _written_dates(name: str | None, seen: list[str], present: list[str]) -> Fin
         Category() if common else kernel,
         () if common else (kernel,),
         doubt=f"Column {name!r} seems to have dates that are not in the form 2024-03-31. Convert it with "
-        "pandas.to_datetime.",
+        "pandas.to_datetime(column, format=...), or dayfirst=True where the day is first.",
     )
 
 

@@ -40,6 +40,7 @@ from representer.samples.records import (
     frame_library,
     in_seconds,
     is_missing,
+    refuse_equal_names,
 )
 from representer.samples.rows import (
     Folds,
@@ -142,6 +143,7 @@ __all__ = [
     "one_hot_on_dask",
     "open_journal",
     "plain",
+    "refuse_equal_names",
     "refuse_frames",
     "refuse_missing_labels",
     "refuse_unknown",

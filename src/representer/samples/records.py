@@ -131,13 +131,11 @@ def frame_columns(X: Data) -> dict[Any, Any] | None:
     if isinstance(X, Mapping):
         return dict(X)
     if hasattr(X, "column_names") and hasattr(X, "column"):  # pyarrow, whose own columns are chunks of scalars
-        names = list(X.column_names)
-        _refuse_equal_names(names)
-        return {name: X.column(name).to_pylist() for name in names}
+        refuse_equal_names(X)
+        return {name: X.column(name).to_pylist() for name in X.column_names}
     if hasattr(X, "columns"):
-        names = list(X.columns)
-        _refuse_equal_names(names)
-        return {name: X[name] for name in names}
+        refuse_equal_names(X)
+        return {name: X[name] for name in X.columns}
     if isinstance(X, np.ndarray):
         return None if X.dtype.names is None else {name: X[name] for name in X.dtype.names}
     if isinstance(X, list | tuple) and X and all(isinstance(row, Mapping) for row in X):
@@ -146,7 +144,9 @@ def frame_columns(X: Data) -> dict[Any, Any] | None:
     return None
 
 
-def _refuse_equal_names(names: list[Any]) -> None:
+def refuse_equal_names(X: Data) -> None:
+    """A name that several columns of a frame have says of none what it is; other data have no names."""
+    names = list(getattr(X, "column_names", getattr(X, "columns", ())))
     twice = sorted({str(name) for name in names if names.count(name) > 1})
     if twice:
         raise ValueError(

@@ -209,13 +209,19 @@ def check_groups(groups: Data, n: int, numbers: dict[object, int] | None = None)
         raise ValueError(
             f"groups must have one label for each of the {n} samples; got an array of shape {labels.shape}."
         )
-    if labels.dtype.kind == "f" and np.isnan(labels).any():
+    absent = [row for row, label in enumerate(labels.tolist()) if label is None or label != label]
+    if absent:
         raise ValueError(
-            f"groups contains NaN, first in row {int(np.argwhere(np.isnan(labels))[0][0])}. Give such samples labels "
-            "of their own."
+            f"groups contains NaN or None, first in row {absent[0]}. Give such samples labels of their own."
         )
     if numbers is None:
-        return np.unique(labels, return_inverse=True)[1]
+        try:
+            return np.unique(labels, return_inverse=True)[1]
+        except TypeError as error:
+            kinds = sorted({type(label).__name__ for label in labels.tolist()})
+            raise ValueError(
+                f"groups mixes labels of the kinds {', '.join(kinds)}. Give labels of one kind."
+            ) from error
     return np.array([numbers.setdefault(label, len(numbers)) for label in labels.tolist()])
 
 
