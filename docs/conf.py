@@ -87,8 +87,9 @@ TASKS = [
 # --- examples/plot_*.py become a gallery -----------------------------------------------------------------------------
 
 FACES = importlib.import_module(f"{project}.datasets.files").data_folder().joinpath("olivetti_faces.npz").exists()
+IGNORED = r"__init__\.py" if FACES else r"__init__\.py|plot_faces"  # where the set is not at hand
 sphinx_gallery_conf = {
-    "ignore_pattern": r"__init__\.py" if FACES else r"__init__\.py|plot_faces",  # where the set is not at hand
+    "ignore_pattern": IGNORED,
     "examples_dirs": "../examples",
     "gallery_dirs": "auto_examples",
     "filename_pattern": r"/plot_",
@@ -151,7 +152,8 @@ def examples_of(module: str, name: str) -> str:
     """Cards of the examples that import a name; nothing where there are none."""
     wanted = re.compile(rf"from {re.escape(module)} import [^\n]*\b{name}\b")
     examples = sorted((HERE.parent / "examples").glob("plot_*.py"))
-    using = [path for path in examples if wanted.search(path.read_text(encoding="utf-8"))]
+    shown = [path for path in examples if not re.search(IGNORED, path.name)]
+    using = [path for path in shown if wanted.search(path.read_text(encoding="utf-8"))]
     if not using:
         return ""
     paths = "\n   ".join(f"../examples/{path.name}" for path in using)
