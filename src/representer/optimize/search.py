@@ -501,7 +501,7 @@ def system_alpha(system: System | RidgeData, candidates: Any = None, criterion: 
 
 
 # -- problems that are compared ----------------------------------------------------------------------------------------
-# The precision of the prior on the mean of the logarithms of lengthscales, around where the data put them.
+# The precision of the prior on the mean of the logarithms of positive hyperparameters, around where the data put them.
 WEAK = 1.0
 
 
