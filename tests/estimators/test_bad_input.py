@@ -18,6 +18,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
 
 from representer import (
     ConditionalMeanEmbedding,
@@ -376,17 +377,21 @@ def test_predictions_during_a_refit_are_those_of_the_old_model():
 
 # -- Ctrl-C -----------------------------------------------------------------------------------------------------------
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="signals are sent to threads")
-def test_an_interrupt_of_a_solver_in_c_answers_at_once():
-    x = rng.normal(size=(1500, 2))
-    hard = torch.from_numpy(x @ x.T * 1e4)
-    loss = Hinge(np.sign(rng.normal(size=1500)), alpha=1e-9)
-    main = threading.main_thread().ident
-    timer = threading.Timer(0.5, lambda: signal.pthread_kill(main, signal.SIGINT))
-    timer.start()
-    before = set(threading.enumerate())
+def test_an_interrupt_of_a_solver_in_c_answers_at_once(monkeypatch):
+    """The solver, which here ends only when told so, is still at work when the interrupt is answered."""
+    told, threads, main = threading.Event(), [], threading.main_thread()
+
+    def solve(machine, *arrays):
+        threads.append(threading.current_thread())
+        signal.pthread_kill(main.ident, signal.SIGINT)
+        told.wait(60)
+        return machine
+
+    monkeypatch.setattr(SVC, "fit", solve)
     with pytest.raises(KeyboardInterrupt):
-        loss.evaluate(hard)
-    assert set(threading.enumerate()) - before  # the thread of the solver runs on: nobody has waited for it
+        Hinge(np.sign(rng.normal(size=20)), alpha=1e-9).evaluate(torch.eye(20, dtype=torch.float64))
+    assert threads[0] is not main and threads[0].is_alive()  # nobody has waited for it
+    told.set()
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
