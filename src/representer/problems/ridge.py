@@ -26,7 +26,7 @@ from representer.operators import (
     searched,
     silent_repairs,
 )
-from representer.optimize import Choice, Problem, SearchSettings, attraction, minimise, system_alpha
+from representer.optimize import Choice, Problem, SearchSettings, attraction, indifference, minimise, system_alpha
 from representer.samples import Samples, least_noise, plain, replicate_scatter
 from representer.systems import Criterion, FittedSystem, RidgeData, factor_system, ridge_system
 from representer.systems.exact import Known, spectrum_beside_constants
@@ -297,17 +297,24 @@ class Search:
             kernel, alpha = self.unpack(point)
             data = replace(self.data, kernel=kernel)
             value = cross_validation(data, alpha, criterion, known=self._known)
-            value = value.clamp(min=torch.finfo(point.dtype).tiny).log()
-            return value + self._penalty(point) if self.shrinkage else value
+            return value.clamp(min=torch.finfo(point.dtype).tiny).log() + self._penalty(point, alpha)
 
         values, gradients = zip(*(_differentiate(log_score, point) for point in points), strict=True)
         return torch.stack(values), torch.stack(gradients)
 
-    def _penalty(self, point: Tensor) -> Tensor:
-        """1/n times what draws the positive hyperparameters to where the data put them.
+    @cached_property
+    def _unit(self) -> tuple[Tensor, int]:
+        """The alpha that the prior is around, for the kernel where the search starts, and the number of errors."""
+        return replace(self.data, kernel=self._packed[0]).alpha_unit()
+
+    def _penalty(self, point: Tensor, alpha: Tensor) -> Tensor:
+        """1/n times what draws the positive hyperparameters to where the data put them, and alpha from its bounds.
 
         The criterion is a mean square, so that −n/2 of its logarithm is a log-likelihood.
         """
+        weak = point.new_zeros(()) if isinstance(self.alpha, float) else indifference(alpha, *self._unit)
+        if not self.shrinkage:
+            return weak
         _, packing, raw = self._packed
         moved = point[: packing.size] - (raw if self.origin is None else self.origin)
         parts = moved.split([shape.numel() for shape in packing.shapes.values()])
@@ -316,7 +323,7 @@ class Search:
             for name, part in zip(packing.shapes, parts, strict=True)
             if isinstance(packing.constraints[name], Positive)
         ]
-        return sum(drawn, point.new_zeros(())) / len(self.data.Y)
+        return weak + sum(drawn, point.new_zeros(())) / len(self.data.Y)
 
     def minimised(self, settings: SearchSettings, criterion: object) -> Choice:
         """The point of least criterion."""
@@ -324,7 +331,7 @@ class Search:
         result = minimise(lambda points: self.value_and_gradient(points, criterion), start, settings)
         with torch.no_grad():
             learned, alpha = self.unpack(result.point)
-            penalty = float(self._penalty(result.point)) if self.shrinkage else 0.0
+            penalty = float(self._penalty(result.point, alpha))
         history = [entry._replace(value=math.exp(entry.value)) for entry in result.history]
         told = result.converged or settings.deadline.was_missed  # the fit itself speaks of its time
         message = None if told else f"The search over hyperparameters: {result.message}."

@@ -506,6 +506,13 @@ class RidgeData:
         return coefficients if self.stayed is None else self.stayed @ (self.stayed.mT @ coefficients)
 
     @torch.no_grad()
+    def alpha_unit(self) -> tuple[Tensor, int]:
+        """The alpha with which a sample has as much noise as k(x, x) on average, and how many are left out in turn."""
+        n = len(self.Y) if self.groups is None else len(self.groups.unique())
+        average = (self.kernel.diag(self.X, self.Y.shape[1]) * self.columns).mean(0).max()
+        return average / n, n
+
+    @torch.no_grad()
     def alpha_range(self) -> tuple[Tensor, Tensor]:
         """The alphas that a criterion can tell apart; few features, whose factor is at hand, have smaller ones."""
         trace, values = self.kernel.diag(self.X, self.Y.shape[1]).sum(0).max(), None

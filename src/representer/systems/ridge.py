@@ -131,14 +131,18 @@ class FittedSystem(System):
         """The prior's scale s² (p,), and how many times larger than alpha·Σw the noise is (p,)."""
         return self._judged_by_residuals()
 
+    @property
+    def _approximated(self) -> bool:
+        """May the features miss something of k(x, x)?"""
+        return self.features is not None and self.features.approximation is not None
+
     def _judged_by_residuals(self) -> tuple[Tensor, Tensor]:
         """Both, from samples that were left out and from replicates."""
         moments = self.left_out_moments()
-        if self.replicated is None or moments.noise is None or not self.alpha > 0:
+        if moments.noise is None or not self.alpha > 0 or (self.replicated is None and not self._approximated):
             scale = moments.scale()
             return scale, torch.ones_like(scale)
-        scatter, freedom = (torch.from_numpy(values) for values in self.replicated)
-        return moments.calibrated(self.alpha * self.weight, scatter, freedom)
+        return moments.calibrated(self.alpha * self.weight, self.replicated)
 
     def noise(self) -> Tensor:
         """The variance (p,) of the noise of a sample of weight one: s²·alpha·Σw, or more where replicates show it."""
@@ -254,16 +258,20 @@ class LeftOutMoments:
     groups: Tensor | None = None
     noise: Tensor | None = None  # what of the variance is noise, (n, p) or (n, 1)
 
-    def calibrated(self, unit: float, scatter: Tensor, freedom: Tensor) -> tuple[Tensor, Tensor]:
+    def calibrated(
+        self, unit: float, replicated: tuple[np.ndarray, np.ndarray] | None = None
+    ) -> tuple[Tensor, Tensor]:
         """s² (p,), and how many times the noise should be larger (p,), by the likelihood of residuals and replicates.
 
         Left-out residuals say little of the noise at inputs that were measured before, and the scatter (p,) of
-        replicates with its degrees of freedom (p,) does; ``unit`` is the noise of a sample of weight one.
+        replicates with its degrees of freedom (p,) does; ``unit`` is the noise of a sample of weight one. Where
+        features miss much of k(x, x), residuals alone say whether what they miss is noise, also at the landmarks.
         """
         assert self.noise is not None
         squares, latent = (self.Y - self.mean) ** 2, (self.variance - self.noise).clamp(min=0.0)
         largest = max(1.0, 100.0 * float(latent.nanmean()) / unit)
-        scatter, freedom = scatter.to(squares), freedom.to(squares)
+        nothing = np.zeros(squares.shape[1])
+        scatter, freedom = (torch.from_numpy(values).to(squares) for values in replicated or (nothing, nothing))
         scales, values, factors = [], [], torch.logspace(0.0, math.log10(largest), EXCESSES, dtype=squares.dtype)
         for factor in factors:
             variance = latent + factor * self.noise
@@ -465,9 +473,14 @@ class ExactSystem(FittedSystem):
         """All samples of positive weight, and the prediction for each by the fit without its group."""
         return self._block, self._system.left_out()
 
+    @property
+    def _missed(self) -> Tensor:
+        """What features miss of K(x_i, x_i) (n, p), which is as uncertain at left-out samples as at new points."""
+        return self._features_of(self._block.X)[1] if self._approximated else self._training.Y.new_zeros(())
+
     def left_out_variance(self) -> Tensor:
         """The variance (n, p) of y_i − f₋ₛ(x_i) in units of the prior's scale; NaN where a sample has no weight."""
-        variance = self._system.left_out_variance()
+        variance = self._system.left_out_variance() + self._missed
         return self._scattered(variance, variance.new_tensor(torch.nan))
 
     def leverage(self) -> Tensor:
@@ -494,7 +507,7 @@ class ExactSystem(FittedSystem):
         data, system = self._training, self._system
         Y = data.targets if data.mask is None else torch.where(data.mask, data.targets, torch.nan)
         noise = len(Y) * self.alpha / data.columns
-        return LeftOutMoments(Y, system.left_out(), system.left_out_variance(), data.groups, noise)
+        return LeftOutMoments(Y, system.left_out(), system.left_out_variance() + self._missed, data.groups, noise)
 
     @cached_property
     def _calibration(self) -> tuple[Tensor, Tensor]:
@@ -506,6 +519,9 @@ class ExactSystem(FittedSystem):
 
     def alpha_range(self) -> tuple[Tensor, Tensor]:
         return self._judged.alpha_range()
+
+    def alpha_unit(self) -> tuple[Tensor, int]:
+        return self._judged.alpha_unit()
 
     @cached_property
     def refinable(self) -> bool:  # type: ignore[override]
@@ -694,12 +710,19 @@ class SummedSystem(FeatureSystem):
     def residual(self) -> float:
         return self.ridge.residual(self.alpha)
 
-    def alpha_range(self) -> tuple[Tensor, Tensor]:
+    @property
+    def _average(self) -> Tensor:
+        """The mean of k(x, x) over the samples, of the output with the largest."""
         ridge = self.ridge
         own = ridge.scales if ridge.rotation is None else ridge.rotation**2 @ ridge.scales  # its diagonal
-        trace = ridge.spectrum.values.sum() * own.max() / ridge.weight
-        low, high = shift_range(trace.to(self.features.map.dtype))
+        return ridge.spectrum.values.sum() * own.max() / ridge.weight
+
+    def alpha_range(self) -> tuple[Tensor, Tensor]:
+        low, high = shift_range(self._average.to(self.features.map.dtype))
         return low.double(), high.double()
+
+    def alpha_unit(self) -> tuple[Tensor, int]:
+        return self._average / self.n, self.n
 
     def _limit(self, held: int = 0) -> int | None:
         """What is left of the memory limit for blocks, beside the coordinates of so many held samples."""
@@ -726,6 +749,7 @@ class SummedSystem(FeatureSystem):
     def _residuals(self, block: Block) -> tuple[Tensor, Tensor, Tensor]:
         """y_i − f₋ₛ(x_i), −f₋ₛ without a target; its variance; and, of samples alone, the leverages, (n, p) each."""
         ridge, features = self.ridge, self.map
+        own = self.operator.as_matrix(ridge.cross.shape[1], ridge.cross).diagonal()
         residuals = ridge.cross.new_empty(len(block), ridge.cross.shape[1])
         variances, leverages = torch.empty_like(residuals), torch.empty_like(residuals)
         for rows in whole_groups(block.groups, len(block), 4 * 8 * features.n_features):
@@ -736,6 +760,9 @@ class SummedSystem(FeatureSystem):
             if ridge.rotation is not None:
                 squares = (ridge.rotation**2).mT
                 missed, variance, leverage = missed @ ridge.rotation.mT, variance @ squares, leverage @ squares
+            if self._approximated:  # what features miss of k(x, x) is as uncertain here as at new points
+                unseen = self.features.map.missed(part.X, self.features.map(part.X)).to(variance)
+                variance = variance + unseen[:, None] * own
             residuals[rows], variances[rows], leverages[rows] = missed, variance, leverage
         return residuals, variances, leverages
 
