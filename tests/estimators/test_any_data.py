@@ -50,8 +50,6 @@ FRAME = pd.DataFrame(
         "weight": RNG.normal(size=N),
     }
 )
-# Red or not, and light or heavy, matter together: the data decide all lengthscales. Where they leave one open, as that
-# of a function that is linear, its search ends where rounding lets it, and predictions differ in the fifth digit.
 NUMBERS = np.where(FRAME["colour"] == "red", 1.0, -1.0) * np.sign(FRAME["weight"] - 0.2) + 0.3 * RNG.normal(size=N)
 
 
@@ -172,6 +170,24 @@ def test_what_does_not_matter(name: str, change: str) -> None:
     changed = CHANGES[change](FRAME)
     expected = answers(fitted_to_frame(name), FRAME)
     np.testing.assert_allclose(answers(fitted(name, changed), changed), expected, rtol=1e-8, atol=1e-8)
+
+
+TARGETS = {
+    "linear": lambda X: X @ [1.0, -2.0, 0.5],
+    "without noise": lambda X: np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2],
+    "noise": lambda X: np.random.default_rng(2).normal(size=len(X)),
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_units_do_not_matter_where_the_data_leave_hyperparameters_open(target: str) -> None:
+    X = np.random.default_rng(1).normal(size=(60, 3))
+    y = TARGETS[target](X)
+    predictions = [
+        OperatorRidge().fit(inputs[:40], y[:40]).predict(inputs[40:])
+        for inputs in (X, (X * [0.3, 7.0, 1e4] + [2.0, -1.0, 5e4])[:, [2, 0, 1]])
+    ]
+    np.testing.assert_allclose(*predictions, rtol=0, atol=1e-8 * y.std())
 
 
 # -- what is new at predict time --------------------------------------------------------------------------------------

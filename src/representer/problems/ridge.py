@@ -26,7 +26,17 @@ from representer.operators import (
     searched,
     silent_repairs,
 )
-from representer.optimize import Choice, Problem, SearchSettings, attraction, indifference, minimise, system_alpha
+from representer.optimize import (
+    Choice,
+    OptimizeResult,
+    Problem,
+    SearchSettings,
+    StoppingRule,
+    attraction,
+    indifference,
+    minimise,
+    system_alpha,
+)
 from representer.samples import Samples, least_noise, plain, replicate_scatter
 from representer.systems import Criterion, FittedSystem, RidgeData, factor_system, ridge_system
 from representer.systems.exact import Known, spectrum_beside_constants
@@ -34,6 +44,8 @@ from representer.systems.ridge import AlphaRule, RidgeScope, ridge_scope
 from representer.values import Packing, Positive
 
 OPERATOR = "operator__matrix"
+# A search ends at so much of its tolerance: its last steps are cheap, and make its end a matter of the data alone.
+POLISH = 1e-4
 
 # An operator is searched with the gaps in the targets for so many steps, unless more targets than these are known.
 GAPPED_STEPS, GAPPED_TARGETS = 15, 1_200
@@ -297,22 +309,20 @@ class Search:
             kernel, alpha = self.unpack(point)
             data = replace(self.data, kernel=kernel)
             value = cross_validation(data, alpha, criterion, known=self._known)
-            return value.clamp(min=torch.finfo(point.dtype).tiny).log() + self._penalty(point, alpha)
+            return value.clamp(min=torch.finfo(point.dtype).tiny).log() + self._penalty(point)
 
         values, gradients = zip(*(_differentiate(log_score, point) for point in points), strict=True)
         return torch.stack(values), torch.stack(gradients)
 
-    @cached_property
-    def _unit(self) -> tuple[Tensor, int]:
-        """The alpha that the prior is around, for the kernel where the search starts, and the number of errors."""
-        return replace(self.data, kernel=self._packed[0]).alpha_unit()
-
-    def _penalty(self, point: Tensor, alpha: Tensor) -> Tensor:
-        """1/n times what draws the positive hyperparameters to where the data put them, and alpha from its bounds.
+    def _penalty(self, point: Tensor) -> Tensor:
+        """1/n times what draws the positive hyperparameters to where the data put them, and alpha to the size of k.
 
         The criterion is a mean square, so that −n/2 of its logarithm is a log-likelihood.
         """
-        weak = point.new_zeros(()) if isinstance(self.alpha, float) else indifference(alpha, *self._unit)
+        weak = point.new_zeros(())
+        if not isinstance(self.alpha, float):
+            kernel, alpha = self.unpack(point)
+            weak = indifference(alpha, *replace(self.data, kernel=kernel).alpha_unit())
         if not self.shrinkage:
             return weak
         _, packing, raw = self._packed
@@ -327,16 +337,42 @@ class Search:
 
     def minimised(self, settings: SearchSettings, criterion: object) -> Choice:
         """The point of least criterion."""
-        start = self.start(criterion)
-        result = minimise(lambda points: self.value_and_gradient(points, criterion), start, settings)
+        start, tol = self.start(criterion), settings.tol
+        function = partial(self.value_and_gradient, criterion=criterion)
+        last = max(tol * POLISH, min(tol, 10.0 * torch.finfo(start.dtype).eps))
+        result = minimise(function, start, replace(settings, tol=last))
+        point = self._rounded(result.point, start, tol**0.5)
+        value = float(function(point[None])[0])
+        if not math.isfinite(value):  # on the edge of what can be factored
+            point, value = result.point, result.value
         with torch.no_grad():
-            learned, alpha = self.unpack(result.point)
-            penalty = float(self._penalty(result.point, alpha))
-        history = [entry._replace(value=math.exp(entry.value)) for entry in result.history]
+            learned, alpha = self.unpack(point)
+            value = math.exp(value - float(self._penalty(point)))  # the criterion itself
         told = result.converged or settings.deadline.was_missed  # the fit itself speaks of its time
-        message = None if told else f"The search over hyperparameters: {result.message}."
-        value = math.exp(result.value - penalty)  # the criterion itself
+        message = None if told or _is_calm(result, settings) else f"The search over hyperparameters: {result.message}."
+        history = [entry._replace(value=math.exp(entry.value)) for entry in result.history]
         return Choice(learned.numbers(), alpha.item(), value, history, result.interrupted, message)
+
+    def _rounded(self, point: Tensor, start: Tensor, step: float) -> Tensor:
+        """The point with logarithms that are whole numbers of steps from the start; others stay.
+
+        ``tol`` leaves more than a step open. The last digits of a search come from rounding, which units and the order
+        of columns change: without them, equal data in other units have the same hyperparameters.
+        """
+        packing = self._packed[1]
+        logs = [isinstance(packing.constraints[name], Positive) for name in packing.shapes]
+        sizes = [shape.numel() for shape in packing.shapes.values()]
+        is_log = torch.tensor(logs, device=point.device).repeat_interleave(torch.tensor(sizes, device=point.device))
+        is_log = torch.nn.functional.pad(is_log, (0, len(point) - packing.size), value=True)  # alpha, where it is free
+        steps = (point - start) / step if step > 0 else torch.zeros_like(point)
+        return torch.where(is_log & (step > 0), start + step * steps.round(), point)
+
+
+def _is_calm(result: OptimizeResult, settings: SearchSettings) -> bool:
+    """Has a search, whose iterations are over, hardly moved in the last two of them?"""
+    ends = np.array([entry.value for entry in result.history[-3:]])
+    over = result.n_iter >= settings.max_iter and len(ends) == 3
+    return over and bool(StoppingRule(settings.tol, 2).calm(ends[:-1], ends[1:]).all())
 
 
 def _differentiate(function: Callable[[Tensor], Tensor], point: Tensor) -> tuple[Tensor, Tensor]:

@@ -65,7 +65,7 @@ class PredictiveSpread:
     ):
         self.noise: Any = alpha * len(Y)
         self.features: LandmarkFeatures | None = None
-        gram, known, missed = None, kernel, Y.new_zeros(())
+        gram, known, missed = None, kernel, None
         if landmarks is not None:
             assert isinstance(kernel, Decomposable)
             self.features = landmark_features(kernel.kernel, landmarks)
@@ -82,11 +82,12 @@ class PredictiveSpread:
         fixed = factor_system(data, alpha)
         if residuals is None:
             residuals = Y - fixed.left_out()
-        variance = fixed.left_out_variance() + missed
-        moments = LeftOutMoments(Y, Y - residuals, variance, groups, self.noise / w[:, None])
-        self.scale = moments.scale()
-        if replicated is not None or self.features is not None:
-            self.scale, excess = moments.calibrated(self.noise, replicated)
+        variance = fixed.left_out_variance() if missed is None else fixed.left_out_variance() + missed
+        moments = LeftOutMoments(Y, Y - residuals, variance, groups, self.noise / w[:, None], missed)
+        self.scale, nothing = moments.scale(), np.zeros(Y.shape[1])
+        if replicated is not None or missed is not None:
+            scatter, freedom = (torch.from_numpy(values) for values in replicated or (nothing, nothing))
+            self.scale, excess = moments.calibrated(self.noise, scatter, freedom)
             self.noise = self.noise * excess
         self.system = factor_system(replace(data, intercept=True), alpha) if intercept else fixed
         self.bytes_per_row = 4 * Y.numel() * Y.element_size()  # k(x, Z), its distances, solutions and their squares
