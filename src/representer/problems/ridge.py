@@ -28,7 +28,7 @@ from representer.operators import (
 )
 from representer.optimize import (
     Choice,
-    OptimizeResult,
+    HistoryEntry,
     Problem,
     SearchSettings,
     StoppingRule,
@@ -337,7 +337,7 @@ class Search:
 
     def minimised(self, settings: SearchSettings, criterion: object) -> Choice:
         """The point of least criterion."""
-        start, tol = self.start(criterion), settings.tol
+        start, tol = self.start(criterion), float(settings.tol)
         function = partial(self.value_and_gradient, criterion=criterion)
         last = max(tol * POLISH, min(tol, 10.0 * torch.finfo(start.dtype).eps))
         result = minimise(function, start, replace(settings, tol=last))
@@ -349,7 +349,8 @@ class Search:
             learned, alpha = self.unpack(point)
             value = math.exp(value - float(self._penalty(point)))  # the criterion itself
         told = result.converged or settings.deadline.was_missed  # the fit itself speaks of its time
-        message = None if told or _is_calm(result, settings) else f"The search over hyperparameters: {result.message}."
+        told = told or _has_settled(result.history, tol)
+        message = None if told else f"The search over hyperparameters: {result.message}."
         history = [entry._replace(value=math.exp(entry.value)) for entry in result.history]
         return Choice(learned.numbers(), alpha.item(), value, history, result.interrupted, message)
 
@@ -360,19 +361,21 @@ class Search:
         of columns change: without them, equal data in other units have the same hyperparameters.
         """
         packing = self._packed[1]
+        if not step > 0:
+            return point
         logs = [isinstance(packing.constraints[name], Positive) for name in packing.shapes]
         sizes = [shape.numel() for shape in packing.shapes.values()]
         is_log = torch.tensor(logs, device=point.device).repeat_interleave(torch.tensor(sizes, device=point.device))
         is_log = torch.nn.functional.pad(is_log, (0, len(point) - packing.size), value=True)  # alpha, where it is free
-        steps = (point - start) / step if step > 0 else torch.zeros_like(point)
-        return torch.where(is_log & (step > 0), start + step * steps.round(), point)
+        return torch.where(is_log, start + step * ((point - start) / step).round(), point)
 
 
-def _is_calm(result: OptimizeResult, settings: SearchSettings) -> bool:
-    """Has a search, whose iterations are over, hardly moved in the last two of them?"""
-    ends = np.array([entry.value for entry in result.history[-3:]])
-    over = result.n_iter >= settings.max_iter and len(ends) == 3
-    return over and bool(StoppingRule(settings.tol, 2).calm(ends[:-1], ends[1:]).all())
+def _has_settled(history: list[HistoryEntry], tol: float) -> bool:
+    """Would a search have ended as converged with this tolerance, which is larger than its own?"""
+    values, rule = np.array([entry.value for entry in history]), StoppingRule(tol, 2)
+    calm = (values[1:] < values[:-1]) & rule.calm(values[:-1], values[1:])
+    flat = rule.stationary(values[-1:], np.array([[history[-1].gradient_norm]]))
+    return bool((calm[1:] & calm[:-1]).any() or flat.any())
 
 
 def _differentiate(function: Callable[[Tensor], Tensor], point: Tensor) -> tuple[Tensor, Tensor]:
