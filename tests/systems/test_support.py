@@ -66,7 +66,8 @@ def test_one_point_supports_less_than_all(data, weights):
     k, noise = Gaussian(0.7)(new, X).numpy(), 0.02 / (np.ones(25) if weights is None else weights + 1e-300)
     np.testing.assert_allclose(support.at_least(new), (k**2 / (1 + noise)).max(1))
     assert np.all(support.at_least(new).numpy() <= support(new).numpy())
-    one = PointSupport(SampleWeights(Gaussian(0.7), X[1:2], 0.02, False, HOW, None if weights is None else weights[1:2]))
+    own = None if weights is None else weights[1:2]
+    one = PointSupport(SampleWeights(Gaussian(0.7), X[1:2], 0.02, False, HOW, own))
     np.testing.assert_allclose(one.at_least(new), one(new))  # the only point is the best one
 
 
