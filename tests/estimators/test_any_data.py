@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import pickle
 from typing import Any
 
@@ -25,6 +26,8 @@ from representer import (
     StructuredPredictor,
     load,
 )
+from representer.datasets import load_yacht
+from representer.datasets.files import data_folder
 from representer.kernels import Category, Columns, Gaussian, Number, Stack, Table, UnknownCategoryWarning, suggest
 from representer.samples import as_records, frame_columns
 
@@ -189,6 +192,34 @@ def test_units_do_not_matter_where_the_data_leave_hyperparameters_open(target: s
         for inputs in (X, (X * [0.3, 7.0, 1e4] + [2.0, -1.0, 5e4])[:, [2, 0, 1]])
     ]
     np.testing.assert_allclose(*predictions, rtol=0, atol=1e-8 * y.std())
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not os.environ.get("REPRESENTER_DATA"), reason="REPRESENTER_DATA names no folder of data sets")
+@pytest.mark.parametrize("name", ["bodyfat", "servo", "lowbwt", "fishcatch", "yacht", "vote"])
+def test_units_and_names_do_not_matter_on_real_tables(name: str) -> None:
+    rng = np.random.default_rng(0)
+    if name == "yacht":
+        bunch = load_yacht()
+        frame, y = pd.DataFrame(bunch.data, columns=list("abcdef")), bunch.target
+    else:
+        frame = pd.read_csv(data_folder() / "tables" / f"{name}.csv").sample(frac=1.0, random_state=0)
+        frame, y = frame.iloc[:, :-1], frame.iloc[:, -1].to_numpy()
+    rows, new = np.split(rng.permutation(len(frame))[:180], [150])
+    changed = pd.DataFrame(index=frame.index)
+    for column in rng.permutation(frame.columns):
+        values = frame[column]
+        if pd.api.types.is_numeric_dtype(values):
+            changed[column] = rng.uniform(0.1, 10.0) * values + rng.normal()
+        else:
+            levels = sorted(values.dropna().unique())
+            changed[column] = values.map(dict(zip(levels, rng.permutation([f"L{i}" for i in range(len(levels))]))))
+    learner = EmbeddingClassifier(random_state=0) if name == "vote" else OperatorRidge()
+    answer = "predict_proba" if name == "vote" else "predict"
+    answers = [
+        getattr(clone(learner).fit(table.iloc[rows], y[rows]), answer)(table.iloc[new]) for table in (frame, changed)
+    ]
+    np.testing.assert_allclose(*answers, rtol=0, atol=1e-8 * (1.0 if name == "vote" else y.std()))
 
 
 # -- what is new at predict time --------------------------------------------------------------------------------------
