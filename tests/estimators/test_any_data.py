@@ -213,7 +213,8 @@ def test_units_and_names_do_not_matter_on_real_tables(name: str) -> None:
             changed[column] = rng.uniform(0.1, 10.0) * values + rng.normal()
         else:
             levels = sorted(values.dropna().unique())
-            changed[column] = values.map(dict(zip(levels, rng.permutation([f"L{i}" for i in range(len(levels))]))))
+            names = rng.permutation([f"L{i}" for i in range(len(levels))])
+            changed[column] = values.map(dict(zip(levels, names, strict=True)))
     learner = EmbeddingClassifier(random_state=0) if name == "vote" else OperatorRidge()
     answer = "predict_proba" if name == "vote" else "predict"
     answers = [
