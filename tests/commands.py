@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
 import signal
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -38,8 +36,5 @@ def invoke(main: Callable[[Sequence[str]], int], *arguments: str) -> Finished:
 
 def interrupted_fit(*_: object) -> None:
     """What a fit does on Ctrl-C: it keeps its best point."""
-    try:
-        os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(5.0)
-    except KeyboardInterrupt:
-        pass
+    with contextlib.suppress(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)

@@ -1,4 +1,4 @@
-"""What every test gets: no screen, reproducible property tests, and a watch over torch's global state."""
+"""What every test gets: no screen, the same random numbers in any order, and a watch over torch's global state."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 import numpy as np
 import pytest
 import torch
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-# Exact arithmetic takes as long as it takes, and CI must not depend on luck. To search for new counterexamples:
-# HYPOTHESIS_PROFILE=thorough make test-all
-settings.register_profile("default", deadline=None, derandomize=True, max_examples=25)
-settings.register_profile("thorough", deadline=None, max_examples=500)
+# Exact arithmetic takes as long as it takes, and CI must not depend on luck, nor on how busy the machine is. To search
+# for new counterexamples: HYPOTHESIS_PROFILE=thorough make test-all
+WITHOUT_A_CLOCK = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("default", **WITHOUT_A_CLOCK, derandomize=True, max_examples=25)
+settings.register_profile("thorough", **WITHOUT_A_CLOCK, max_examples=500)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
@@ -32,6 +33,23 @@ def ctrl_c_interrupts() -> Iterator[None]:
 def rng() -> np.random.Generator:
     """A generator that starts at the same place in every test."""
     return np.random.default_rng(0)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def imported_generators(request: pytest.FixtureRequest) -> dict[str, list[tuple[np.random.Generator, dict]]]:
+    """The generators that are global in modules of tests, and their states after the import, by module."""
+    modules = {item.module.__name__: item.module for item in request.session.items if isinstance(item, pytest.Function)}
+    return {
+        name: [(own, own.bit_generator.state) for own in vars(module).values() if isinstance(own, np.random.Generator)]
+        for name, module in modules.items()
+    }
+
+
+@pytest.fixture(autouse=True)
+def tests_draw_the_same_in_any_order(request: pytest.FixtureRequest, imported_generators: dict[str, list]) -> None:
+    """A test draws from the generator of its module what it draws when it runs alone."""
+    for generator, state in imported_generators.get(request.node.module.__name__, ()):
+        generator.bit_generator.state = state
 
 
 def _torch_state() -> dict[str, object]:

@@ -104,7 +104,7 @@ def test_help_imports_no_torch() -> None:
 
 def test_a_table_of_numbers_is_fitted_and_predicted(tmp_path: Path) -> None:
     data, model = homes(tmp_path / "homes.csv"), tmp_path / "model"
-    options = ("--target", "price", "--ignore", "dear", "--folds", "2", "--time", "60s", "--out", str(model))
+    options = ("--target", "price", "--ignore", "dear", "--folds", "2", "--time", "1h", "--out", str(model))
     fitted = invoke("fit", str(data), *options)
     assert fitted.exit_code == 0, fitted.output
     for words in ("size", "categories", "codes", "ridge on one-hot", "R²", "step 4 of 4: fit to all rows, about"):

@@ -452,7 +452,13 @@ def test_a_worker_that_dies_does_not_lose_the_fit(data, tmp_path: Path):
         warnings.simplefilter("ignore")
         options: Any = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
         with (
-            dask.config.set({"distributed.nanny.environ.PYTHONPATH": os.pathsep.join(sys.path)}),
+            dask.config.set(
+                {
+                    "distributed.nanny.environ.PYTHONPATH": os.pathsep.join(sys.path),
+                    "distributed.comm.timeouts": {"connect": "10 minutes", "tcp": "10 minutes"},
+                    "distributed.scheduler.worker-ttl": None,
+                }
+            ),
             distributed.LocalCluster(**options, silence_logs=50) as cluster,
             distributed.Client(cluster),
         ):

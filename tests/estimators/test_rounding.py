@@ -7,6 +7,7 @@ import warnings
 
 import mpmath
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn.kernel_ridge import KernelRidge
@@ -22,7 +23,7 @@ from representer import (
 )
 from representer.approximation import Landmarks, Nystroem
 from representer.estimators import base
-from representer.kernels import Gaussian, Laplacian, Linear, Matern, Polynomial
+from representer.kernels import Columns, Delta, Gaussian, Laplacian, Linear, Matern, Polynomial
 from representer.notices import NumericalWarning
 from representer.operators import Decomposable, PrincipalComponents
 from representer.systems import RidgeData, factor_system
@@ -370,3 +371,38 @@ def test_levels_say_that_centring_has_cost_the_digits_of_a_weak_component(kernel
     X, _ = outlier_far_from_zero(rng)
     with pytest.warns(NumericalWarning, match="times larger than their sum"):
         DeepKernelPCA([2, 1], [kernel, "linear"], max_iter=30, random_state=0).fit(X)
+
+
+def test_deviations_of_huge_products_say_that_they_have_few_digits():
+    """Sums over landmarks were silent: one row at a time had another deviation, by a third, than all rows."""
+    points = np.full((4, 3), 2.0**20 + 0.5)
+    model = OperatorRidge(2.0 * Polynomial(3), alpha=ALPHA, approximation=Nystroem(1), random_state=0)
+    model.fit(points, y[:4])
+    with pytest.warns(NumericalWarning, match="Standard deviations have few digits"):
+        model.predict(points, return_std=True)
+
+
+def test_deviations_from_landmarks_with_digits_are_silent():
+    model = OperatorRidge(Gaussian(1.0), alpha=ALPHA, approximation=Nystroem(9), random_state=0).fit(X, y)
+    model.predict(Q, return_std=True)
+
+
+def test_landmarks_that_are_objects_know_what_cancels_between_them():
+    """Only those of vectors did: in single precision rows one by one were off by a hundredth, without a word."""
+    table = pd.DataFrame({"width": X[:17, 0], "colour": ["red", "blue"] * 8 + ["red"]})
+    kernel = Columns({"width": Gaussian(0.6), "colour": Delta()})
+    options = {"approximation": Nystroem(12), "dtype": "float32", "random_state": 0}
+    with pytest.warns(NumericalWarning, match="times larger than their sum"):
+        ConditionalMeanEmbedding(kernel, alpha=6e-9, **options).fit(table, y[:17])
+    ConditionalMeanEmbedding(kernel, alpha=0.1, **options).fit(table, y[:17])
+
+
+@pytest.mark.parametrize("unit", [2.0**500, 2.0**1015])
+def test_huge_targets_of_nearly_dependent_landmarks_have_the_scaled_mean(unit):
+    """Squares of the targets are beyond the range of numbers, and so were coefficients that need not be used."""
+    near = 1e-12 * X
+    model = ConditionalMeanEmbedding(
+        2.0 * Polynomial(1), alpha=3e-4, fit_intercept=False, approximation=Landmarks(near[:5]), random_state=0
+    )
+    expected = model.fit(near, y).predict(near)
+    np.testing.assert_allclose(model.fit(near, unit * y).predict(near) / unit, expected, rtol=1e-9)

@@ -25,6 +25,7 @@ if CHROMIUM is None:
 
 HOSTILE = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
 TOKEN = "a-token"
+PATIENCE = 180_000.0  # milliseconds: what a browser does, it may do slowly
 
 
 @contextmanager
@@ -48,7 +49,9 @@ def served(explorer):
 @pytest.fixture(scope="module")
 def browser():
     with playwright.sync_playwright() as own:
-        chromium = own.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        chromium = own.chromium.launch(
+            executable_path=CHROMIUM, timeout=PATIENCE, args=["--no-sandbox", "--disable-gpu"]
+        )
         yield chromium
         chromium.close()
 
@@ -64,13 +67,14 @@ def opened(browser, address, **options):
     """A page, which must have no error in its console and ask no other host."""
     context = browser.new_context(**{"viewport": {"width": 1100, "height": 760}, **options})
     page = context.new_page()
-    page.set_default_timeout(20_000)
+    page.set_default_timeout(PATIENCE)
     faults, asked = [], []
     page.on("console", lambda line: faults.append(line.text) if line.type in ("error", "warning") else None)
     page.on("pageerror", lambda error: faults.append(str(error)))
     page.on("request", lambda request: asked.append(request.url))
     page.goto(address)
     page.wait_for_selector("body[data-ready]")
+    page.evaluate("() => new Promise(requestAnimationFrame)")  # the map is drawn: it knows where its samples are
     yield page
     assert faults == []
     own = address.partition(TOKEN)[0] if address.startswith("http") else "file:"

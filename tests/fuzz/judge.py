@@ -65,18 +65,18 @@ class WrongAnswerError(Exception):
 
 @contextmanager
 def limited(seconds: float) -> Iterator[None]:
-    """Raise ``Hang`` inside if the time is up."""
+    """Raise ``Hang`` inside if the time is up: that of the processor, whoever else keeps the machine busy."""
 
     def ring(*_: Any) -> None:
         raise Hang
 
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    before = signal.signal(signal.SIGPROF, ring)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def judge(case: Case) -> Verdict:
@@ -192,7 +192,8 @@ def _check_batches(case: Case, answers: dict[str, np.ndarray], compare: Callable
     model = _unless_refused(case.fitted_by_batches)
     if model is not None:
         usual = _usual_answers(case, model, case.queries())
-        if case.is_given and "Landmarks" in case.code:
+        # A centred kernel has its centre from the samples that it is fitted to: of batches, from the first.
+        if case.is_given and "Landmarks" in case.code and "centered()" not in case.code:
             compare("by batches", answers, usual, ROUNDED)
 
 

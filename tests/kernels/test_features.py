@@ -62,7 +62,7 @@ def test_features_are_a_factor_of_the_gram_matrix(kernel: Kernel, size: int) -> 
         (Spectrum(2), WORDS),
         (Spectrum(2) + 1.0, WORDS),
         (Functional(Linear(), interval=(0.0, 1.0), domain="objects"), [([0.0, 1.0], [1.0, 2.0])]),
-        (Polynomial(20), torch.rand(2, 30, dtype=torch.float64)),
+        (Polynomial(20), torch.ones(2, 30, dtype=torch.float64)),
     ],
     ids=lambda value: repr(value)[:50] if isinstance(value, Kernel) else "",
 )

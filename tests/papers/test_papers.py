@@ -8,8 +8,6 @@ import io
 import json
 import math
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -244,31 +242,28 @@ def test_a_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
-def test_processor_seconds_are_those_of_the_process_and_its_children(tmp_path: Path) -> None:
-    busy = "import time\nwhile time.process_time() < 0.4: pass"
+def test_processor_seconds_are_those_of_the_process_and_its_children(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = dict.fromkeys(("user", "system", "children_user", "children_system", "elapsed"), 0.0)
+    monkeypatch.setattr(os, "times", lambda: os.times_result(now.values()))
+    monkeypatch.setattr(time, "perf_counter", lambda: now["elapsed"])
 
-    def sleep() -> dict[str, float]:
-        time.sleep(0.4)
-        return {"error": 0.0}
-
-    def work() -> dict[str, float]:
-        end = time.process_time() + 0.4
-        while time.process_time() < end:
-            pass
+    def take(**seconds: float) -> dict[str, float]:
+        now.update({name: now[name] + more for name, more in seconds.items()})
         return {"error": 0.0}
 
     def function(run: Run) -> None:
-        run.part("case", "sleeps", 0, sleep)
-        run.part("case", "works", 0, work)
-        run.part("case", "children", 0, lambda: {"exit": subprocess.call([sys.executable, "-c", busy])})
+        run.part("case", "sleeps", 0, lambda: take(elapsed=4.0))
+        run.part("case", "works", 0, lambda: take(elapsed=9.0, user=3.0, system=1.0))
+        run.part("case", "children", 0, lambda: take(elapsed=9.0, children_user=5.0, children_system=2.0))
 
     console = silent()
     results = reproduce(["toy"], tmp_path, console=console, experiments=[made(function)])
     outcome = results.outcomes["toy-one"]
     spent = {part["method"]: part["cpu_seconds"] for part in outcome.parts.values()}
-    assert spent["sleeps"] < 0.3 < spent["works"] and spent["children"] > 0.3
-    assert outcome.parts["case | sleeps | 0"]["seconds"] > 0.39
-    assert outcome.cpu_seconds == pytest.approx(sum(spent.values()))
+    assert spent == {"sleeps": 0.0, "works": 4.0, "children": 7.0} and outcome.cpu_seconds == 11.0
+    assert outcome.parts["case | sleeps | 0"]["seconds"] == 4.0
     (entry,) = json.loads((tmp_path / "summary.json").read_text(encoding="utf-8"))["experiments"]
     assert entry["cpu_seconds"] == round(outcome.cpu_seconds, 1)
     for text in (

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import experiment_cases
 import pytest
+from commands import interrupted_fit
 from rich.console import Console
 
 from papers import EXPERIMENTS, Experiment, Run, reproduce
@@ -45,9 +46,14 @@ def test_processes_share_one_result(tmp_path: Path) -> None:
     assert {name: entry["verdict"] for name, entry in stored.items()} == verdicts
 
 
+def read(path: Path) -> str:
+    return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
 @pytest.mark.slow
 def test_an_interrupted_run_of_processes_continues(tmp_path: Path) -> None:
-    (tmp_path / "slow").touch()
+    slow, begun = tmp_path / "slow", tmp_path / "begun"
+    slow.touch()
     script = (
         "import experiment_cases, papers\n"
         "if __name__ == '__main__':\n"
@@ -63,20 +69,19 @@ def test_an_interrupted_run_of_processes_continues(tmp_path: Path) -> None:
         text=True,
         start_new_session=True,
     )
-    kept = tmp_path / "experiments" / "toy-waits.json"
-    deadline = time.monotonic() + 300
-    while not kept.is_file() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    time.sleep(0.3)  # now it is in its second part
+    experiments = tmp_path / "experiments"
+    while process.poll() is None and not (begun.exists() and "finished" in read(experiments / "toy-works.json")):
+        time.sleep(0.05)  # until one of them is in its second part, and the other one has come to its end
+    kept = experiments / "toy-waits.json"
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all processes
-    output, _ = process.communicate(timeout=300)
+    output, _ = process.communicate()
     assert process.returncode != 0
     assert "interrupted" in output  # the table is printed, and the report written
     stored = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))["experiments"]["toy-waits"]
     assert stored["status"] == "interrupted"
     assert list(stored["parts"]) == ["case | ours | 0"]
 
-    (tmp_path / "slow").unlink()
+    slow.unlink()
     before = kept.stat().st_mtime_ns
     quiet = Console(file=io.StringIO())
     results = reproduce(["toy-waits"], tmp_path, console=quiet, experiments=experiment_cases.every)
@@ -91,11 +96,7 @@ def test_an_interruption_is_not_a_finished_part(tmp_path: Path) -> None:
     """A fit keeps its best point on Ctrl-C; what it then returns is not what was to be measured."""
 
     def measure() -> dict[str, float]:
-        try:
-            os.kill(os.getpid(), signal.SIGINT)
-            time.sleep(5.0)
-        except KeyboardInterrupt:
-            pass
+        interrupted_fit()
         return {"error": -1.0}
 
     def function(run: Run) -> None:

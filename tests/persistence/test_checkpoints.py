@@ -326,14 +326,14 @@ def test_two_fits_do_not_write_to_one_file(tmp_path: Path) -> None:
 
 
 FIT = """
-import sys
+import os, signal, sys
 import numpy as np
 from representer import Checkpoint, DeepKernelRegressor, OperatorRidge
 from representer.approximation import Landmarks
 from representer.kernels import Gaussian
 import warnings
 warnings.simplefilter("ignore")
-folder, kind, on_dask = sys.argv[1], sys.argv[2], len(sys.argv) > 3
+folder, kind, last, on_dask = sys.argv[1], sys.argv[2], int(sys.argv[3]), len(sys.argv) > 4
 rng = np.random.default_rng(0)
 if kind == "deep":
     X = rng.normal(size=(150, 3))
@@ -347,22 +347,31 @@ if on_dask:
     data, target = da.from_array(X, chunks=(len(X) // 200, -1)), da.from_array(y, chunks=len(X) // 200)
 else:
     data, target = X, y
+
+class Kill:
+    def setup(self, estimator, context): ...
+    def teardown(self, estimator, context): ...
+    def on_fit_task_begin(self, estimator, context): ...
+    def on_fit_task_end(self, estimator, context):
+        if last and context.task_id == last:
+            os.kill(os.getpid(), signal.SIGKILL)
+
 print("ready", flush=True)
-model.set_callbacks(Checkpoint(folder, every=0.02)).fit(data, target)
-np.save(folder + "/answer.npy", model.predict(X[:50]))
-print("done", flush=True)
+model.set_callbacks(Checkpoint(folder, every=1e-9 if last else 0.02), Kill()).fit(data, target)
+np.save(folder + "/whole.npy", model.predict(X[:50]))
+os.replace(folder + "/whole.npy", folder + "/answer.npy")
 """
 
 
-def killed_fits(folder: Path, kind: str, n_kills: int, longest: float, *dask: str) -> tuple[np.ndarray, int]:
+def killed_fits(folder: Path, kind: str, n_kills: int, *dask: str) -> tuple[np.ndarray, int]:
     """What the fit answers that was killed at random moments, and how often it was."""
     moments, kills = np.random.default_rng(1), 0
     while True:
-        command = [sys.executable, "-c", FIT, str(folder), kind, *dask]
+        command = [sys.executable, "-c", FIT, str(folder), kind, "0", *dask]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None and process.stdout.readline() == "ready\n"
         if kills < n_kills:
-            time.sleep(moments.uniform(0.0, longest))
+            time.sleep(moments.uniform(0.0, 2.0))
             os.kill(process.pid, signal.SIGKILL)
             kills += process.wait() == -signal.SIGKILL
         else:
@@ -374,12 +383,14 @@ def killed_fits(folder: Path, kind: str, n_kills: int, longest: float, *dask: st
 
 def test_a_fit_that_is_killed_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "alone").mkdir()
-    monkeypatch.setattr(sys, "argv", ["fit", str(tmp_path / "alone"), "deep"])
+    monkeypatch.setattr(sys, "argv", ["fit", str(tmp_path / "alone"), "deep", "0"])
     exec(FIT, {})
     (tmp_path / "killed").mkdir()
-    found, kills = killed_fits(tmp_path / "killed", "deep", 2, 0.5)
-    assert kills >= 1
-    np.testing.assert_allclose(found, np.load(tmp_path / "alone" / "answer.npy"), rtol=1e-8)
+    for last, status in ((3, -signal.SIGKILL), (6, -signal.SIGKILL), (0, 0)):
+        command = [sys.executable, "-c", FIT, str(tmp_path / "killed"), "deep", str(last)]
+        assert subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode == status
+    expected, found = (np.load(tmp_path / name / "answer.npy") for name in ("alone", "killed"))
+    np.testing.assert_allclose(found, expected, rtol=1e-8)
     assert [path.name for path in (tmp_path / "killed").iterdir()] == ["answer.npy"]
 
 
@@ -391,10 +402,10 @@ KILLS = 10
 @pytest.mark.parametrize(("kind", "dask"), [("deep", ()), ("1000000", ()), ("100000", ("dask",))])
 def test_fits_that_are_killed_many_times_resume(kind: str, dask: tuple[str, ...], tmp_path: Path) -> None:
     (tmp_path / "alone").mkdir()
-    expected, _ = killed_fits(tmp_path / "alone", kind, 0, 0.0, *dask)
+    expected, _ = killed_fits(tmp_path / "alone", kind, 0, *dask)
     kills, rounds = 0, 0
     while kills < KILLS:
         (tmp_path / str(rounds)).mkdir()
-        found, more = killed_fits(tmp_path / str(rounds), kind, KILLS - kills, 2.0, *dask)
+        found, more = killed_fits(tmp_path / str(rounds), kind, KILLS - kills, *dask)
         kills, rounds = kills + max(more, 1), rounds + 1
         np.testing.assert_allclose(found, expected, rtol=1e-10 if kind != "deep" else 1e-8)

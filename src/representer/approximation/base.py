@@ -70,6 +70,10 @@ class FeatureMap(ABC):
         """What the features φ of prepared inputs leave of k(x, x), (n,) and never negative."""
         return (self.kernel._diag(X).double() - phi.double().square().sum(1)).clamp(min=0.0)
 
+    def missed_rounding(self, X: Data) -> float:
+        """How much rounding may move ``missed`` at prepared inputs: a difference of numbers as large as k(x, x)."""
+        return torch.finfo(self.dtype).eps * float(self.kernel._diag(X).max())
+
 
 # What a fitted transformer shows of the one that it holds.
 FITTED = ("kernel_", "approximation_error_", "landmarks_", "n_features_in_", "feature_names_in_", "_n_features_out")

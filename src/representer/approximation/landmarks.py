@@ -23,6 +23,7 @@ from representer.linalg import (
     is_finite,
     nonzero_svd,
     pivoted_cholesky,
+    power_of_two,
     repair_gram,
     row_blocks,
     shifted,
@@ -243,10 +244,12 @@ class LandmarkFeatures(FeatureMap):
 
         Of those with the constant, that is: much of the function may be there to be taken away by it.
         """
+        unit = power_of_two(theta.abs().amax(0))  # so that squares are in range
+        theta, constant = theta / unit, constant / unit
         root = self.factor.factor.square().sum(1).sqrt()  # √k(z, z)
         lost = torch.finfo(self.dtype).eps * root.max() * (root @ self.coefficients(theta).abs())
         values = (self.factor.factor @ theta + constant).square().mean(0).sqrt()  # at the landmarks
-        return bool((lost > torch.finfo(self.dtype).eps ** EXPANSION_DIGITS * values).any())
+        return not bool((lost <= torch.finfo(self.dtype).eps ** EXPANSION_DIGITS * values).all())
 
     def constant(self) -> tuple[Tensor, int]:
         """The v of the least function vᵀφ that is the same at all landmarks, and where it has its largest part, 1."""
@@ -270,6 +273,12 @@ class LandmarkFeatures(FeatureMap):
             return super().missed(X, phi)
         explicit, basis = explicit.double(), nonzero_svd(at_landmarks.double())[2]
         return (explicit - (explicit @ basis) @ basis.mT).square().sum(1)
+
+    def missed_rounding(self, X: Data) -> float:
+        """How much rounding may move ``missed`` at prepared inputs: of explicit features, as their squared rounding."""
+        rounding = super().missed_rounding(X)
+        is_explicit = isinstance(X, Tensor) and self.kernel.features(X[:1]) is not None
+        return torch.finfo(self.dtype).eps * rounding if is_explicit else rounding
 
 
 def landmark_features(kernel: Kernel, landmarks: Data) -> LandmarkFeatures:

@@ -245,6 +245,18 @@ class FeatureFunction(Function):
         """The kernel of the features φ."""
         return self.features.kernel
 
+    def cancellation(self, limit: int = 16, size: float = 0.0) -> float:
+        """That of any function; of landmarks that are objects from k(Z, Z) = L Lᵀ, without their kernel."""
+        full = self.features.map
+        if not isinstance(full, LandmarkFeatures) or full.kernel.domain == "vectors":
+            return super().cancellation(limit, size)
+        (coefficients, b, by_columns), L = self.loaded, full.factor.factor
+        features = L @ L.mT if by_columns else L
+        grown = features.abs() if by_columns else self._grown(L.abs())
+        terms = (grown @ coefficients.abs()).amax(0)
+        values = (features @ coefficients + b).abs().amax(0).clamp(min=size)
+        return float(torch.where(terms == 0, 1.0, terms / values).max())
+
     def own_points(self, limit: int) -> Data:
         """Some of the landmarks, where there are some and they are vectors."""
         if not isinstance(self.features.map, LandmarkFeatures) or self.features.kernel.domain != "vectors":

@@ -14,7 +14,15 @@ from representer.approximation import Approximation, FeatureMap, Landmarks, Nyst
 from representer.functions import ConditionalEmbedding, FadingFeatures, FeatureFunction, StoredFeatures
 from representer.functions.conditional import best_bandwidth, middle, proper
 from representer.kernels import Kernel, is_bounded
-from representer.linalg import by_rows, note_residual, pivoted_cholesky, room_beside_sums, row_blocks, solve_blocks
+from representer.linalg import (
+    by_rows,
+    note_residual,
+    pivoted_cholesky,
+    power_of_two,
+    room_beside_sums,
+    row_blocks,
+    solve_blocks,
+)
 from representer.operators import (
     Adapted,
     Identity,
@@ -270,8 +278,8 @@ class Cells:
 class CellStep(Step):
     """Adds to the sums of a ridge regression of cells, as columns of zeros and ones, and of the outputs' moments.
 
-    The fit to the columns is the sum of the samples' weights in each cell, and that to y − c and (y − c)² is the mean
-    and the variance of all samples: so the moments are exact, however large the cells.
+    The fit to the columns is the sum of the samples' weights in each cell, and that to (y − c)/u and its square is the
+    mean and the variance of all samples: so the moments are exact, however large the cells.
 
     Parameters
     ----------
@@ -282,12 +290,15 @@ class CellStep(Step):
         Of the outputs in blocks; None: blocks hold the numbers of cells.
     centre : tensor (d,) or None
         The c of the moments; None: there are no moments.
+    unit : float
+        The u of the moments, so that their squares are in range.
     """
 
     features: FeatureMap
     n_cells: int
     cells: Cells | None
     centre: Tensor | None
+    unit: float = 1.0
 
     @property
     def width(self) -> int:
@@ -304,11 +315,17 @@ class CellStep(Step):
         return Y[:, 0].long() if self.cells is None else self.cells(Y)
 
     def moments(self, Y: Tensor) -> Tensor:
-        """y − c and (y − c)² of some outputs, (n, 2d)."""
+        """(y − c)/u and its square of some outputs, (n, 2d)."""
         if self.centre is None:
             return Y.new_zeros(len(Y), 0, dtype=torch.float64)
-        centred = Y.double() - self.centre.double()
+        centred = (Y.double() - self.centre.double()) / self.unit
         return torch.cat([centred, centred.square()], 1)
+
+    def restored(self, moments: np.ndarray) -> np.ndarray:
+        """Moments (..., 2d), in units of the outputs, of those that are summed."""
+        d = moments.shape[-1] // 2
+        with np.errstate(over="ignore"):  # of a variance beyond the range of numbers
+            return np.concatenate([self.unit * moments[..., :d], self.unit * (self.unit * moments[..., d:])], -1)
 
     def columns(self, Y: Tensor) -> Tensor:
         """The columns (n, width) whose regression is that of the sums: zeros and ones of the cells, and moments."""
@@ -401,7 +418,7 @@ class CellSystem(SummedSystem):
         trust, far = Trust.of(points.some(limits.SUPPORT_ROWS)), sums.target_sum / sums.weight
         moments, r = function.moments, self.step.n_cells
         if isinstance(moments, FeatureFunction):
-            moments = fading(moments, trust, far[r:].copy())
+            moments = fading(moments, trust, self.step.restored(far[r:]))
         return replace(function, weights=fading(function.weights, trust, far[:r].copy()), moments=moments), None
 
     def influence(self, X: Data, values: Tensor | None = None) -> Tensor:
@@ -432,7 +449,7 @@ class CellSystem(SummedSystem):
         weights = FeatureFunction(self.features, C[:, :r].copy(), b[:r].copy())
         moments = None
         if self.targets.centre is not None:
-            moments = FeatureFunction(self.features, C[:, r:].copy(), b[r:].copy())
+            moments = FeatureFunction(self.features, self.step.restored(C[:, r:]), self.step.restored(b[r:]))
         shares = (self.sums.target_sum[:r] / self.sums.weight).copy()
         intercept = self.fit_intercept
         return replace(self.targets, weights=weights, moments=moments, shares=shares, total_is_one=intercept)
@@ -499,7 +516,9 @@ def cell_step(targets: ConditionalEmbedding, features: FeatureMap) -> CellStep:
     cells = Cells(cell_kernel(targets), targets.prepared_anchors)
     if targets.centre is None:
         return CellStep(features, len(cells), None, None)
-    return CellStep(features, len(cells), cells, targets.representation.tensor(targets.centre))
+    centre = targets.representation.tensor(targets.centre)
+    unit = float(power_of_two((targets.vectors("predict") - centre).abs().max()))
+    return CellStep(features, len(cells), cells, centre, unit)
 
 
 # -- targets of many samples ------------------------------------------------------------------------------------------

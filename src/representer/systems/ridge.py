@@ -193,7 +193,23 @@ class FittedSystem(System):
                 f"Standard deviations of output {unknown[0]} are unknown: it has too few observed targets to leave one "
                 "out. Leave that output out, or ask for predictions only."
             )
+        self._warn_of_rounding()
         return ((self.variance(X).clamp(min=0.0) + self._own_noise) * scale).sqrt()
+
+    def _variance_rounding(self) -> tuple[float, float]:
+        """How much rounding may move a variance, in units of the prior's scale, and the ε of it."""
+        raise self._unavailable("Variances")
+
+    def _warn_of_rounding(self) -> None:
+        """Warn where rounding outweighs the noise in variances."""
+        (rounding, eps), noise = self._variance_rounding(), self.alpha * self.weight
+        if rounding > eps**DEVIATION_DIGITS * noise:
+            warn(
+                f"Standard deviations have few digits: variances are differences of numbers as large as k(x, x), whose "
+                f"rounding is {rounding:.1e}, and the noise n·alpha is {noise:.1e}. Scale X (is there an outlier?), or "
+                "increase alpha.",
+                NumericalWarning,
+            )
 
     def changed(self, **changes: Any) -> Self:
         """The same system with other fields; what it has factored stays at hand, a solution only with its alpha."""
@@ -524,19 +540,11 @@ class ExactSystem(FittedSystem):
         """The system as a learner keeps it: what was factored is factored again when it is asked for."""
         return replace(self)
 
-    def deviation(self, X: Data) -> Tensor:
-        """The standard deviation (m, p) of new observations; a warning says where rounding outweighs the noise."""
+    def _variance_rounding(self) -> tuple[float, float]:
         data = self._training
-        largest = float(data.kernel.diag(data.X, data.Y.shape[1]).max())
-        noise, eps = self.alpha * self.weight, torch.finfo(data.Y.dtype).eps
-        if eps * largest > eps**DEVIATION_DIGITS * noise and not self.has_slopes:
-            warn(
-                f"Standard deviations have few digits: they are differences of numbers as large as {largest:.1e}, the "
-                f"largest k(x, x), and the noise n·alpha is {noise:.1e}. Scale X (is there an outlier?), or increase "
-                "alpha.",
-                NumericalWarning,
-            )
-        return super().deviation(X)
+        largest = 0.0 if self.has_slopes else float(data.kernel.diag(data.X, data.Y.shape[1]).max())
+        eps = torch.finfo(data.Y.dtype).eps
+        return eps * largest, eps
 
     def variance(self, X: Data) -> Tensor:
         """The variance (m, p) of f + b at new points (checked inputs), in blocks."""
@@ -792,6 +800,12 @@ class SummedSystem(FeatureSystem):
             return self.ridge.variance(seen, self.alpha) + missed[:, None] * own
 
         return by_rows(variances, count(inputs), 4 * 8 * features.n_features)
+
+    def _variance_rounding(self) -> tuple[float, float]:
+        own, features = self.operator.as_matrix(self.ridge.cross.shape[1], self.ridge.cross).diagonal(), self.features
+        return features.map.missed_rounding(self.block(self.held).X) * float(own.max()), torch.finfo(
+            features.map.dtype
+        ).eps
 
     def left_out_at(self, X: Data) -> tuple[Tensor, Tensor]:
         """Predictions (m, n, p) by the fits without the group of each held sample, and their variances.
