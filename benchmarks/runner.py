@@ -17,7 +17,8 @@ from rich.console import Console
 
 from benchmarks._timing import scale, show
 from representer import __version__
-from runs.long_runs import stopped_by_interrupts, write_json
+from representer.cli import stopped_by_interrupts
+from runs.long_runs import write_json
 from runs.terminal import progress_bar
 
 

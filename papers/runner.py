@@ -22,9 +22,9 @@ import numpy as np
 
 from papers.clock import cpu_seconds
 from papers.results import Measurements, Outcome, Results, Verdict
+from representer.cli import stopped_by_interrupts
 from representer.datasets import MissingDataError, Source
 from representer.datasets.files import write_whole
-from runs.long_runs import stopped_by_interrupts
 from runs.page import Picture
 
 Result = Mapping[str, Any]  # of a part: numbers by measure, and arrays that figures need

@@ -18,7 +18,7 @@ from typing import Any
 from papers.display import Display
 from papers.results import Results
 from papers.runner import Experiment, run_experiment
-from runs.long_runs import Stopped
+from representer.cli import Stopped
 
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 PATIENCE = 10.0  # seconds that processes are given to leave

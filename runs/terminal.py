@@ -14,7 +14,9 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-FAILED, REFUSED, INTERRUPTED = 1, 2, 130  # exit statuses
+from representer.cli import INTERRUPTED
+
+FAILED, REFUSED = 1, 2  # exit statuses
 
 
 def command(program: str, text: str) -> argparse.ArgumentParser:

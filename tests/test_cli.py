@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from commands import interrupted_fit
 
 from representer import OperatorRidge, __version__, cli
 
@@ -127,7 +128,19 @@ def test_a_table_of_numbers_is_fitted_and_predicted(tmp_path: Path) -> None:
     assert refused.exit_code == 1 and "no column 'colour'" in refused.output
     data.write_text("zip,colour,size\n11111,red,large\n")
     refused = invoke("predict", str(model), str(data))
+    assert "Note: No entry of column 'zip'" in refused.output
     assert refused.exit_code == 1 and "Column 'size': Row(s) 0 are no numbers" in refused.output
+
+
+def test_an_interrupted_fit_writes_no_model_and_says_what_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, model = homes(tmp_path / "homes.csv"), tmp_path / "model"
+    monkeypatch.setattr(OperatorRidge, "fit", interrupted_fit)
+    stopped = invoke("fit", str(data), "--target", "price", "--folds", "2", "--out", str(model))
+    assert stopped.exit_code == 130 and "Interrupted: no model was written" in stopped.output
+    assert f"{model / 'checkpoints'}: the same command goes on" in stopped.output
+    assert [path.name for path in model.iterdir()] == ["checkpoints"]
 
 
 def test_a_table_of_classes_is_fitted_and_predicted(tmp_path: Path) -> None:

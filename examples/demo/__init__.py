@@ -20,9 +20,10 @@ from typing import Any
 from rich.console import Console
 
 from examples.demo.drawings import DRAWINGS
+from representer.cli import stopped_by_interrupts
 from representer.datasets.files import writable_folder
 from representer.plotting import panels
-from runs.long_runs import stopped_by_interrupts, write_json
+from runs.long_runs import write_json
 from runs.page import Picture, Section, Table, write_page
 from runs.terminal import progress_bar
 

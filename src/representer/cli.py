@@ -3,10 +3,13 @@
 # No `from __future__ import annotations`: typer reads annotations, and knows only what is imported here.
 import json
 import os
+import signal
 import sys
+import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -173,6 +176,33 @@ def answered(console: Console, question: Callable[[], None]) -> int:
     return 0
 
 
+INTERRUPTED = 130  # the exit status after Ctrl-C
+
+
+class Stopped(BaseException):
+    """An interruption under a name that no fit catches."""
+
+
+@contextmanager
+def stopped_by_interrupts() -> Iterator[None]:
+    """Let Ctrl-C end what is done here: a fit would keep its best point, and that would be taken for the result."""
+    elsewhere = threading.current_thread() is not threading.main_thread()
+    if elsewhere or signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        yield
+        return
+
+    def stop(*_: object) -> None:
+        raise Stopped
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    except Stopped:
+        raise KeyboardInterrupt from None
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 # -- fitting and predicting; each subcommand returns the exit status --------------------------------------------------
 REPORT = "report.json"  # beside the model in its folder
 CHECKPOINTS = "checkpoints"  # a folder there, while fits are under way
@@ -207,6 +237,7 @@ def fit_table(
 ) -> int:
     """Compare a learner with rivals on held-out rows, fit it to all of them, and write the model and a report."""
     console = console_for(json_output)
+    notes: list[str] = []
 
     def work() -> None:
         from representer.comparison import compare, folds_for, learner_for
@@ -230,7 +261,8 @@ def fit_table(
             with resuming(out / CHECKPOINTS, *told, data.read_bytes(), every=every):
                 comparison = compare(model, frame, y, folds, steps)
                 steps("fit to all rows")
-                notes = _fitted(model, frame, y)
+                with noted(notes):
+                    model.fit(frame, y.to_numpy())
             report = _report(data, target, len(table), len(y), model, comparison, suggestion, notes)
             (out / REPORT).unlink(missing_ok=True)  # a report is never of another model
             model.save(out)
@@ -244,7 +276,14 @@ def fit_table(
         else:
             _print_report(console, report, suggestion, out)
 
-    return answered(console, work)
+    try:
+        with stopped_by_interrupts():
+            return answered(console, work)
+    except KeyboardInterrupt:
+        kept = f"What was computed is in {out / CHECKPOINTS}: the same command goes on from there."
+        left = kept if (out / CHECKPOINTS).is_dir() else "The same command begins again."
+        console.print(f"Interrupted: no model was written. {left}", markup=False, soft_wrap=True)
+        return INTERRUPTED
 
 
 def _refuse_other_folders(out: Path) -> None:
@@ -262,12 +301,21 @@ def _refuse_other_folders(out: Path) -> None:
         raise ValueError(f"{out} holds other files, such as {strange[0]!r}. Give --out a folder that is empty or new.")
 
 
-def _fitted(model: Any, frame: "pd.DataFrame", y: "pd.Series[Any]") -> list[str]:
-    """Fit the model to all rows, and return what its warnings say."""
+@contextmanager
+def noted(notes: list[str]) -> Iterator[None]:
+    """Gather what warnings say to the user of a learner, each once."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        model.fit(frame, y.to_numpy())
-    return list(dict.fromkeys(str(entry.message) for entry in caught if issubclass(entry.category, UserWarning)))
+        try:
+            yield
+        finally:
+            own = (str(entry.message) for entry in caught if issubclass(entry.category, UserWarning))
+            notes += dict.fromkeys(own)
+
+
+def _print_notes(console: Console, notes: list[str]) -> None:
+    for note in notes:
+        console.print(f"Note: {note}", markup=False, soft_wrap=True)
 
 
 def _report(
@@ -310,8 +358,7 @@ def _print_report(console: Console, report: dict[str, Any], suggestion: object, 
         for name, growth in mattered.items():
             table.add_row(escape(name), f"{growth:.1%}")
         console.print(table)
-    for note in report["notes"]:
-        console.print(f"Note: {note}", markup=False, soft_wrap=True)
+    _print_notes(console, report["notes"])
     unknown = report["rows"] - report["rows with a known target"]
     if unknown:
         console.print(f"{unknown} rows without a known {report['target']} were left out.", markup=False)
@@ -344,7 +391,12 @@ def predict_table(model: Path, data: Path, out: Path | None, interval: float | N
         if interval is not None and not 0.0 < interval < 1.0:
             raise ValueError(f"--interval is a share between 0 and 1, such as 0.9; got {interval}.")
         frame = read_table(data, texts=text_columns(model))
-        answers = predictions(load(model), frame, interval).to_csv(index=False)
+        notes: list[str] = []
+        try:
+            with noted(notes):
+                answers = predictions(load(model), frame, interval).to_csv(index=False)
+        finally:
+            _print_notes(console, notes)
         if out is None:
             sys.stdout.write(answers)
         else:

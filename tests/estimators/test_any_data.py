@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -202,6 +203,48 @@ def test_some_new_categories_are_no_reason_to_warn() -> None:
     model = fitted_to_frame("OperatorRidge")
     for colours in (["violet", "violet", "red"], ["violet", None, None], [None] * 3):
         assert np.isfinite(model.predict(FRAME[:3].assign(colour=colours))).all()
+
+
+def test_one_row_with_a_new_category_is_told() -> None:
+    model = fitted_to_frame("OperatorRidge")
+    with pytest.warns(UnknownCategoryWarning, match="No entry of column 'colour'"):
+        model.predict(FRAME[:1].assign(colour="violet"))
+    assert np.isfinite(model.predict(FRAME[:1].assign(colour=None))).all()
+
+
+def test_sequences_are_the_same_in_small_letters() -> None:
+    rng = np.random.default_rng(0)
+    DNA = ["".join(rng.choice(list("ACGT"), 12)) for _ in range(20)]
+    small, counts = [text.lower() for text in DNA], np.array([float(text.count("A")) for text in DNA])
+    model = OperatorRidge().fit(DNA, counts)
+    np.testing.assert_array_equal(model.predict(small), model.predict(DNA))
+    np.testing.assert_allclose(OperatorRidge().fit(small, counts).predict(DNA), model.predict(DNA), rtol=1e-10)
+    model = OperatorRidge().fit(pd.DataFrame({"gene": DNA}), counts)
+    np.testing.assert_array_equal(model.predict({"gene": small}), model.predict({"gene": DNA}))
+
+
+@pytest.mark.parametrize(
+    "kernel, message",
+    [
+        (Table(Gaussian(), {"weight": "number"}), r"Number\(\), Category\(\), Ordered.* or Date\(\), for each column"),
+        (Columns({"weight": Number()}), r"'weight' has Number\(\).*are for Table"),
+        (Columns({"weight": "gaussian"}), r"such as Gaussian\('auto'\).*'weight' has 'gaussian'"),
+    ],
+)
+def test_what_columns_may_have_is_said_before_the_data_are_looked_at(kernel: object, message: str) -> None:
+    for name in ("OperatorRidge", "KernelAutoencoder"):
+        with pytest.raises(ValueError, match=message):
+            clone(LEARNERS[name]).set_params(kernel=kernel).fit(FRAME, FRAME["weight"])
+
+
+def test_a_frame_of_numbers_is_refused_by_to_torch_with_what_gives_the_same_network() -> None:
+    frame, y = FRAME[["weight"]].assign(other=np.arange(N) % 5), FRAME["weight"] ** 2
+    model = OperatorRidge().fit(frame, y)
+    with pytest.raises(ValueError, match=r"fit it to X.to_numpy\(\)"):
+        model.to_torch()
+    network = OperatorRidge().fit(frame.to_numpy(), y).to_torch()
+    values = network(torch.from_numpy(frame.to_numpy())).detach().numpy()
+    np.testing.assert_allclose(values[:, 0], model.predict(frame), rtol=1e-6)
 
 
 def test_gaps_in_texts_where_the_training_samples_had_none_have_nothing_in_common_with_texts() -> None:

@@ -181,7 +181,7 @@ def test_bad_data(data: Any, message: str) -> None:
     [
         (Columns({}), "must be a dictionary"),
         (Columns([Linear()]), "must be a dictionary"),  # type: ignore[arg-type]
-        (Columns({"age": "rbf"}), "kernel of field 'age'"),  # type: ignore[dict-item]
+        (Columns({"age": "rbf"}), "'age' has 'rbf'"),  # type: ignore[dict-item]
         (Columns({"age": Precomputed()}), "kernel of field 'age'"),
         (Columns({"age": Gaussian(-1.0)}), "lengthscale of Gaussian must be positive"),
         (Columns({"age": Linear()}, "mean"), "'sum' or 'product'"),  # type: ignore[arg-type]

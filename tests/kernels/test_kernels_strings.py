@@ -25,7 +25,7 @@ from sklearn.preprocessing import FunctionTransformer
 import naive
 from representer import OperatorRidge
 from representer.approximation import Nystroem
-from representer.kernels import Kernel, WeightedDegree, base
+from representer.kernels import AnyCase, Kernel, WeightedDegree, base
 from representer.kernels.alignments import Edit, Subsequence, edit_distances
 from representer.kernels.base import inner_products
 from representer.kernels.strings import MAX_CODE, Mismatch, Spectrum
@@ -128,6 +128,7 @@ CASES = [
     Case(WeightedDegree(), weighted_degree({1: 1.0}), X, Y),
     Case(WeightedDegree((2, 3), [0.5, 2.0]), weighted_degree({2: 0.5, 3: 2.0}), X, Y),
     Case(WeightedDegree((1, 2)), weighted_degree({1: 1.0, 2: 1.0}), WORDS, [("a", 1), ["new"]]),
+    Case(AnyCase(Spectrum(2)), lambda x, y: spectrum({2: 1.0})(x.upper(), y.upper()), ["abA", "Bab", "AB"], ["ba", ""]),
     Case(Mismatch(3, 1, "abc"), mismatch(3, 1, "abc"), X, Y),
     Case(Mismatch(3, 2, "abcdef"), mismatch(3, 2, "abcdef"), X, Y),
     Case(Mismatch(2, 0, "abc"), mismatch(2, 0, "abc"), X, Y),

@@ -64,6 +64,13 @@ COLUMNS = {
     ),
     "molecules with blanks": ([f"{text} " for text in SMILES], "molecules"),
     "numbers with odd entries": ([*map(str, np.arange(30) / 7), "<5", "n/a"], "names"),
+    "numbers with words for gaps": ([*map(str, np.arange(30) / 7), "n.d.", " ?", "N/A"], "numbers"),
+    "numbers beside a word for gaps": ([*rng.normal(size=20), "missing"], "numbers"),
+    "dates with a word for gaps": ([*(f"2021-0{i}-1{i}" for i in range(1, 9)), "unknown"], "dates"),
+    "two numbers and a word for gaps": (["0", "1", "?", "0"] * 5, "categories"),
+    "codes with a word for gaps": (["01234", "90210", "10001", "?", "01234"] * 4, "categories"),
+    "DNA in small letters": (letters(20, "acgt", 30), "DNA or RNA sequences"),
+    "words of letters of proteins": (["kitten", "sitting", "flatten", "garden", "planets"] * 3, "categories"),
     "numbers with commas": ([f"{i},{i}5" for i in range(30)], "names"),
     "words that are SMILES, few": (["CO", "no", "I", "CO", "no", "I"] * 3, "categories"),
     "words that are SMILES, all different": (["CO", "I", "CC", "N", "OC", "CCO", "P", "S", "F", "CN"], "names"),
@@ -96,9 +103,33 @@ def test_columns_are_taken_for_what_they_are(name):
     if finding.part is not None:
         gram = suggestion.single(frame)
         assert gram.shape == (len(column),) * 2 and np.isfinite(gram.numpy()).all()
-    doubtful = ("numbers stored as text", "numbers with odd entries", "numbers with commas", "mixed types")
+    doubtful = (
+        "numbers with words for gaps",
+        "numbers stored as text",
+        "numbers with odd entries",
+        "numbers with commas",
+        "mixed types",
+    )
     if name in (*doubtful, "dates of an unclear form", "nothing") or kind == "identifiers":
         assert finding.doubt and "'own'" in finding.doubt
+
+
+def test_words_for_gaps_are_named_and_become_gaps():
+    column = [*map(str, range(20)), "n.d.", "-"]
+    finding = suggest({"own": column}).findings[0]
+    assert "with '-', 'n.d.' for gaps" in finding.why and "in 2 row(s), taken for gaps" in finding.doubt
+    known = finding.part.fitted(column)
+    assert known.gaps and known.center == 9.5
+    assert known.coordinates([" N.D. "]).tolist() == known.coordinates([None]).tolist() == [[0.0, 1.0]]
+
+
+@pytest.mark.parametrize("code, doubtful", [(-999.0, True), (9999, True), (-1, True), (12.0, False), (0.0, False)])
+def test_repeated_numbers_far_from_all_others_are_doubted(code, doubtful):
+    column = [*np.linspace(0.5, 1.0, 20), code, code]
+    doubt = suggest({"own": column}).findings[0].doubt
+    assert (doubt is not None) == doubtful
+    assert doubt is None or f"{code:g} in 2 rows" in doubt
+    assert suggest({"own": column[:-1]}).findings[0].doubt is None  # once is a measurement
 
 
 def test_arrays_are_numbers_with_or_without_gaps():

@@ -349,6 +349,9 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
     def _check(self) -> None:
         """Refuse arguments that mean nothing, before the data are looked at."""
         check_arguments(self, {**ARGUMENTS, **self.constraints})
+        for kernel in (getattr(self, name) for name in self.kernel_arguments):
+            if isinstance(kernel, Value):
+                kernel.check_hyperparameters()
 
     def _representation(self, *, sparse: bool = False) -> Representation:
         """The precision and the device of the learner's tensors."""

@@ -209,8 +209,8 @@ def needs_vectors(kernel: Kernel | OperatorKernel | Stack) -> None:
     """Refuse to make a network of a kernel of records, which are no tensors; those of objects take lists."""
     if kernel.domain == "records":
         raise ValueError(
-            f"to_torch needs a kernel of vectors; this one takes {kernel.domain}: {kernel!r:.200}. Save the model "
-            "itself, or fit it to an array of numbers."
+            "to_torch needs a kernel of vectors, and this model finds columns by their names. If all are numbers, fit "
+            "it to X.to_numpy(): the function is the same, of columns in their order. Else save the model itself."
         )
 
 

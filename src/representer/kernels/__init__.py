@@ -52,7 +52,7 @@ from representer.kernels.named import FAMILIES, NAMES, Stack, as_kernel, is_seve
 from representer.kernels.objects import Callable, Delta, Precomputed
 from representer.kernels.parallel import Parallel, pairwise_blocks
 from representer.kernels.sequences import Positionwise, SoftAlignment, SoftSubsequence
-from representer.kernels.strings import Mismatch, Spectrum, WeightedDegree, coded, one_kind
+from representer.kernels.strings import AnyCase, Mismatch, Spectrum, WeightedDegree, coded, one_kind
 from representer.kernels.suggest import FeatureKind as FeatureKind
 from representer.kernels.suggest import Finding, Suggestion, are_vectors, family, is_frame, suggest
 from representer.kernels.suggest import kernels_of as kernels_of
@@ -98,6 +98,7 @@ __all__ = [
     "FAMILIES",
     "NAMES",
     "AdditiveChi2",
+    "AnyCase",
     "Callable",
     "Category",
     "Centered",

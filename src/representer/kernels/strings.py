@@ -16,10 +16,29 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from representer.kernels.base import CountingKernel, Domain, Kernel, inner_products, squared_norms
+from representer.kernels.base import (
+    Columns,
+    CountingKernel,
+    Domain,
+    ExplicitFeatures,
+    Kernel,
+    Wrapped,
+    inner_products,
+    squared_norms,
+)
 from representer.linalg import combine, row_blocks
 from representer.samples import Data, as_items, first_positions, is_single
-from representer.values import COUNT, Hyperparameter, NonNegative, Setting, Word, is_count, is_whole, number
+from representer.values import (
+    COUNT,
+    Hyperparameter,
+    NonNegative,
+    Setting,
+    Word,
+    instance_of,
+    is_count,
+    is_whole,
+    number,
+)
 
 # Codes of substrings are integers below this; longer substrings are renumbered on the way.
 MAX_CODE = 2**62
@@ -293,6 +312,40 @@ class Spectrum(StringKernel, CountingKernel):
 
     def _diag(self, X: Sequence[String]) -> Tensor:
         return _weighted_sum(map(squared_norms, self._matrices(coded(X))), self._weights())
+
+
+class AnyCase(Wrapped):
+    """k of strings in capital letters: upper and lower case are the same, as in DNA, RNA and proteins.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        On strings.
+
+    Examples
+    --------
+    >>> from representer.kernels import AnyCase, Spectrum
+    >>> AnyCase(Spectrum(2))(["ACGT", "acg", "tt"]).tolist()
+    [[3.0, 2.0, 0.0], [2.0, 2.0, 0.0], [0.0, 0.0, 1.0]]
+    """
+
+    rules = {"kernel": instance_of("a kernel object", Kernel)}
+
+    def __init__(self, kernel: Kernel):
+        self.kernel = kernel
+
+    def prepare(self, X: Data) -> list[String]:
+        """The strings as the kernel takes them, in capital letters; tuples of symbols as they are."""
+        return [string.upper() if isinstance(string, str | bytes) else string for string in self.kernel.prepare(X)]
+
+    def _gram(self, X: Sequence[String], Y: Sequence[String] | None) -> Tensor:
+        return self.kernel._gram(X, Y)
+
+    def _diag(self, X: Sequence[String]) -> Tensor:
+        return self.kernel._diag(X)
+
+    def _explicit_features(self, X: Sequence[String], columns: Columns | None) -> ExplicitFeatures:
+        return self.kernel._explicit_features(X, columns)
 
 
 def _weighted_sum(grams: Iterable[Tensor], weights: Iterable[Tensor]) -> Tensor:

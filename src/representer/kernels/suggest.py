@@ -31,7 +31,7 @@ from representer.kernels.molecules import (
 )
 from representer.kernels.named import FAMILIES, Stack, as_kernel, is_several
 from representer.kernels.objects import Delta
-from representer.kernels.strings import Mismatch, Spectrum, WeightedDegree
+from representer.kernels.strings import AnyCase, Mismatch, Spectrum, WeightedDegree
 from representer.kernels.tables import (
     Category,
     Columns,
@@ -48,6 +48,7 @@ from representer.kernels.tables import (
     as_level,
     as_numbers,
     as_seconds_since_1970,
+    is_word_for_gap,
 )
 from representer.kernels.time_series import GlobalAlignment, Signature
 from representer.kernels.vectors import Gaussian, Laplacian, Linear, Matern, Polynomial
@@ -290,6 +291,10 @@ SIDE_OF_PICTURE = 6
 FEW_MOLECULES, SHARE_WITH_STRUCTURE, SHARE_OF_MOLECULES = 4, 0.2, 0.8
 # Texts of which such a share begins and ends like numbers were meant as numbers, but for some entries.
 SHARE_OF_NUMBERS = 0.5
+# Words for gaps are at most such a share of a column that has at least so many different numbers.
+SHARE_OF_WORDS, FEWEST_NUMBERS = 0.5, 3
+# A column with so many other numbers shows how far they reach; a code for a gap stands in so many rows.
+FEW_NUMBERS, ROWS_OF_CODE = 10, 2
 # How many samples are looked at.
 LOOKED_AT = 2000
 
@@ -593,7 +598,7 @@ def kind_of_column(name: str | None, column: Column) -> Finding:
     gaps = len(present) < len(entries)
     if not present:
         return Finding(name, "nothing", "all entries are missing", doubt=f"Column {name!r} is empty and is left out.")
-    for look in (_numbers, _dates, _texts, _things):
+    for look in (_with_words_for_gaps, _numbers, _dates, _texts, _things):
         finding = look(name, present)
         if finding is not None:
             return _with_gaps(finding, gaps=gaps) if gaps or name is not None else finding
@@ -612,6 +617,27 @@ def _mixed(name: str | None, present: list[Any]) -> Finding:
         f"{what} {', '.join(kinds)}{within}, for which no kernel is known. Convert them to one kind of data, or give a "
         "kernel: Callable(function) takes any objects."
     )
+
+
+def _with_words_for_gaps(name: str | None, present: list[Any]) -> Finding | None:
+    """Numbers or dates beside words that say that nothing is known; codes and columns of few numbers are none."""
+    words = sorted({entry for entry in present if is_word_for_gap(entry)})
+    rest = [entry for entry in present if not is_word_for_gap(entry)]
+    if name is None or not words or len(rest) < (1.0 - SHARE_OF_WORDS) * len(present):
+        return None
+    seen = list(dict.fromkeys(entry for entry in rest if isinstance(entry, str)))
+    looks = [_numbers(name, rest), _dates(name, rest)] if not seen else [_written_dates(name, seen, rest)]
+    if seen and all(isinstance(entry, str) or is_real(entry) for entry in rest):
+        looks.append(_written_numbers(name, seen, rest))
+    finding = next((own for own in looks if own is not None and isinstance(own.part, Number | Date)), None)
+    if finding is None or len(set(rest)) < FEWEST_NUMBERS:
+        return None
+    told = ", ".join(map(repr, words))
+    doubt = (
+        f"Column {name!r} has {finding.kind}, and {told} in {len(present) - len(rest)} row(s), taken for gaps. If this "
+        "is a level of its own, make it a categorical column: astype('category')."
+    )
+    return replace(finding, why=f"{finding.why}, with {told} for gaps", doubt=doubt)
 
 
 def _with_gaps(finding: Finding, *, gaps: bool) -> Finding:
@@ -648,9 +674,27 @@ def _numbers(name: str | None, present: list[Any]) -> Finding | None:
         return Finding(name, "durations", "lengths of time, in seconds", Number())
     if not all(is_real(entry) or isinstance(entry, Decimal | bool | np.bool_) for entry in present):
         return None
-    if len({float(entry) for entry in present}) == 1:
+    numbers, counts = np.unique(np.array([float(entry) for entry in present]), return_counts=True)
+    if len(numbers) == 1:
         return Finding(name, "a constant", f"always {present[0]}")
-    return Finding(name, "numbers", f"{len(set(map(float, present)))} different numbers", Number())
+    doubt = None if name is None else _doubt_about_code(name, numbers, counts)
+    return Finding(name, "numbers", f"{len(numbers)} different numbers", Number(), doubt=doubt)
+
+
+def _doubt_about_code(name: str, numbers: np.ndarray, counts: np.ndarray) -> str | None:
+    """A warning about a repeated -999, 9999 or lonely negative number, farther from all others than these reach."""
+    for i, others in ((0, numbers[1:]), (-1, numbers[:-1])):
+        code, n_rows = float(numbers[i]), int(counts[i])
+        if len(others) < FEW_NUMBERS or n_rows < ROWS_OF_CODE or not np.isfinite(numbers).all():
+            continue
+        nines = re.fullmatch(r"-?9{2,}", f"{code:.10g}") is not None
+        if (nines or code < 0.0 <= others[0]) and np.abs(others - code).min() > np.ptp(others):
+            return (
+                f"Column {name!r} has {code:.10g} in {n_rows} rows, far from its other numbers, which are from "
+                f"{others[0]:.4g} to {others[-1]:.4g}. If it stands for what is not known, mark it as a gap: "
+                f"column.replace({code:.10g}, float('nan'))."
+            )
+    return None
 
 
 def _dates(name: str | None, present: list[Any]) -> Finding | None:
@@ -792,16 +836,17 @@ def _smiles(name: str | None, seen: list[str], present: list[str]) -> Finding | 
 
 
 def _sequences(name: str | None, seen: list[str], present: list[str]) -> Finding | None:
-    """Sequences over a small alphabet: DNA, RNA, proteins."""
+    """Sequences over a small alphabet, in any case: DNA, RNA; proteins, which words in small letters may look like."""
     symbols = set("".join(seen).upper())
     middle = float(np.median([len(text) for text in seen]))
-    if middle < SYMBOLS_OF_SEQUENCE or not symbols <= AMINO_ACIDS or sum(map(str.isupper, seen)) < 0.9 * len(seen):
+    upper = sum(map(str.isupper, seen)) >= 0.9 * len(seen)
+    if middle < SYMBOLS_OF_SEQUENCE or not symbols <= (AMINO_ACIDS if upper else NUCLEOTIDES):
         return None
     kind = "DNA or RNA sequences" if symbols <= NUCLEOTIDES else "protein sequences"
     lengths = ((3, 6), (2, 4), (1, 3)) if symbols <= NUCLEOTIDES else ((1, 3), (2, 3), (1, 2))
-    kernels: list[Kernel] = [Spectrum(own).normalized() for own in lengths]
+    kernels: list[Kernel] = [AnyCase(Spectrum(own).normalized()) for own in lengths]
     if len({len(text) for text in seen}) == 1:
-        kernels.append(WeightedDegree((1, 3)).normalized())
+        kernels.append(AnyCase(WeightedDegree((1, 3)).normalized()))
     why = f"{len(symbols)} symbols, {middle:.0f} letters in the middle"
     return Finding(name, kind, why, kernels[0], tuple(kernels))
 

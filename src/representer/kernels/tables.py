@@ -117,7 +117,12 @@ class Columns(Kernel):
                 f"kernels of Columns must be a dictionary with a kernel for each field; got {self.kernels!r}."
             )
         for field, kernel in self.kernels.items():
-            if not isinstance(kernel, Kernel) or kernel.domain == "gram":
+            if not isinstance(kernel, Kernel):
+                raise ValueError(
+                    f"Each field of Columns has a kernel, such as Gaussian('auto'), Delta() or Spectrum(3); {field!r} "
+                    f"has {kernel!r}. Number(), Category(), Ordered([…]) and Date() are for Table(kernel, {{…}})."
+                )
+            if kernel.domain == "gram":
                 raise ValueError(
                     f"The kernel of field {field!r} of Columns must not take Gram matrices; got {kernel!r}."
                 )
@@ -227,11 +232,28 @@ Stated = Any  # numbers, or a word that lets the data decide
 CYCLES = {"year": 365.2425 * 86_400.0, "week": 7 * 86_400.0, "day": 86_400.0}
 
 
+# What stands among numbers or dates where nothing is known, in small letters and without blanks around it.
+WORDS_FOR_GAPS = {
+    *("", "-", "--", "–", "—", ".", "..", "...", "?", "na", "n/a", "#n/a", "<na>", "n.a.", "nd", "n.d.", "nan", "nat"),
+    *("none", "null", "missing", "unknown", "not available", "not determined", "#null!", "#value!", "#div/0!"),
+}
+
+
+def is_word_for_gap(entry: object) -> bool:
+    """Is it one of the words that say, among numbers or dates, that nothing is known?"""
+    return isinstance(entry, str) and entry.strip().lower() in WORDS_FOR_GAPS
+
+
+def is_gap(entry: object) -> bool:
+    """Is an entry of a column of numbers or dates missing, or a word that says so?"""
+    return is_missing(entry) or is_word_for_gap(entry)
+
+
 def as_numbers(column: Column) -> np.ndarray:
-    """The entries of a column as numbers (n,), lengths of time in seconds, with NaN for gaps."""
+    """The entries of a column as numbers (n,), lengths of time in seconds, with NaN for gaps and words for them."""
     if isinstance(column, np.ndarray) and column.dtype.kind in "biuf":
         return column.astype(np.float64)
-    entries = [np.nan if is_missing(entry) else in_seconds(entry) for entry in column]
+    entries = [np.nan if is_gap(entry) else in_seconds(entry) for entry in column]
     numbers = np.array([_as_number(entry) for entry in entries], dtype=object)
     wrong = [i for i, entry in enumerate(numbers) if entry is None]
     if wrong:
@@ -510,9 +532,9 @@ class Date(Encoding):
 
 
 def as_seconds_since_1970(column: Column) -> np.ndarray:
-    """Dates of Python, NumPy, pandas or ISO texts as seconds (n,), with NaN for gaps."""
+    """Dates of Python, NumPy, pandas or ISO texts as seconds (n,), with NaN for gaps and words for them."""
     try:
-        dates = [np.datetime64("NaT") if is_missing(entry) else _as_datetime(entry) for entry in column]
+        dates = [np.datetime64("NaT") if is_gap(entry) else _as_datetime(entry) for entry in column]
         moments = np.array(dates, dtype="datetime64[us]")
     except (ValueError, TypeError, OverflowError) as error:
         raise ValueError(
@@ -567,7 +589,11 @@ class Table(Mapped):
     domain: Domain = "records"
     rules = {
         "kernel": instance_of("a kernel on vectors", Kernel),
-        "columns": Rule("a dictionary with an encoding, such as Number(), for each column", _are_encodings),
+        "columns": Rule(
+            "a dictionary with an encoding, Number(), Category(), Ordered([…]) or Date(), for each column",
+            _are_encodings,
+            " Kernels of columns are for Columns({…}).",
+        ),
     }
 
     def __init__(self, kernel: Kernel, columns: Mapping[str, Encoding]):
@@ -656,18 +682,18 @@ class UnknownCategoryWarning(UserWarning):
 
 
 def warn_of_unknown(kernel: Value, X: Sequence[Record]) -> None:
-    """Warn of columns of categories in which several records have entries, and none one that the fit has seen."""
+    """Warn of columns of categories in which several records, or all, have entries, and none that the fit has seen."""
     tables = [value for value in all_values(kernel) if isinstance(value, Table)]
     encodings = {name: encoding for table in tables for name, encoding in table.columns.items()}
     unknown = []
     for name, encoding in encodings.items():
         if isinstance(encoding, Category | Ordered) and not isinstance(encoding.levels, str):
             levels = [as_level(entry) for entry in column_of(X, name, gaps=True) if not is_missing(entry)]
-            if len(levels) > 1 and not set(map(as_level, encoding.levels)).intersection(levels):
+            if len(levels) > min(1, len(X) - 1) and not set(map(as_level, encoding.levels)).intersection(levels):
                 unknown.append(repr(name))
     if unknown:
         warn(
-            f"No entry of column {', '.join(unknown)} is a category that the fit has seen: all are taken for one new "
+            f"No entry of column {', '.join(unknown)} is a category that the fit has seen: each is taken for one new "
             "category, equally far from the others. Look at how the column is coded: upper and lower case, blanks, "
             "numbers or text.",
             UnknownCategoryWarning,
