@@ -17,7 +17,10 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent))  # for papers
+sys.path.insert(0, str(HERE.parent))
+from papers import EXPERIMENTS  # noqa: E402
+from papers.claims import reason  # noqa: E402
+
 BENCH, REPRODUCTIONS = HERE / "measured" / "bench.json", HERE / "measured" / "reproductions.json"
 PAGE = HERE / "measured.md"
 CHART = HERE / "_static" / "verdicts.svg"  # of README
@@ -51,8 +54,6 @@ def take_bench(files: Sequence[Path]) -> dict[str, Any]:
 
 def take_reproductions(folders: Sequence[Path]) -> dict[str, Any]:
     """What ``python -m papers --out FOLDER`` wrote: the last folder that finished an experiment counts."""
-    from papers import EXPERIMENTS
-
     found: dict[str, dict[str, Any]] = {}
     for folder in folders:
         record = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
@@ -185,6 +186,17 @@ def verdicts(reproductions: dict[str, Any]) -> str:
     return table(headings, rows)
 
 
+def not_reached(reproductions: dict[str, Any]) -> str:
+    """Every claim that was not reached, what was measured, and why: because of the paper, the protocol or the data."""
+    rows = [
+        (experiment["name"], claim["claim"], claim["measured"], reason(experiment["name"], claim))
+        for experiment in reproductions["experiments"]
+        for claim in experiment["claims"]
+        if claim["verdict"] != "reached"
+    ]
+    return table(("experiment", "claim", "measured", "why"), rows)
+
+
 def verdict_chart(reproductions: dict[str, Any]) -> str:
     """A bar for each paper, as SVG: the share of its claims that were reached, readable on a light or dark page."""
     papers: dict[str, list[bool]] = {}
@@ -238,8 +250,11 @@ def experiment_section(experiment: dict[str, Any]) -> str:
         f"**{experiment['verdict']}**, {experiment['seconds']:.0f} s. {experiment['reason']}".rstrip(),
     ]
     if experiment["claims"]:
-        rows = ((claim["claim"], claim["measured"], claim["verdict"]) for claim in experiment["claims"])
-        parts.append(table(("claim", "measured", "verdict"), rows))
+        rows = (
+            (claim["claim"], claim["measured"], claim["verdict"], reason(experiment["name"], claim))
+            for claim in experiment["claims"]
+        )
+        parts.append(table(("claim", "measured", "verdict", "why not"), rows))
     if experiment["rows"]:
         parts.append(measured_rows(experiment))
     return "\n\n".join(parts)
@@ -302,6 +317,8 @@ def measured_page(bench: dict[str, Any], reproductions: dict[str, Any], subjects
         f"{reached} of {len(claims)} claims reached. {machine(reproductions)}.{duration(reproductions)} "
         "[Reproductions](reproductions.md) says what the numbers mean.",
         verdicts(reproductions),
+        "## Papers: claims that were not reached",
+        not_reached(reproductions),
     ]
     for paper in dict.fromkeys(experiment["paper"] for experiment in reproductions["experiments"]):
         parts.append(f"## {paper}")

@@ -17,7 +17,7 @@ from rich.console import Console
 from papers import bohn, hsu, kadri, laforgue, tables, tonin
 from papers.clock import Clock, usual_seconds
 from papers.display import Display
-from papers.report import lead, markdown, sections, summarised, table, took
+from papers.report import draw_verdicts, lead, markdown, sections, summarised, table, took
 from papers.results import Measurements, Results
 from papers.runner import Claim, Experiment, Run, run_experiment
 from papers.workers import run_side_by_side
@@ -165,6 +165,7 @@ def _write(experiments: Sequence[Experiment], results: Results) -> None:
     known = [experiment for experiment in experiments if experiment.name in results.outcomes]
     outcomes = {experiment.name: results.outcomes[experiment.name].as_dict() for experiment in known}
     summary = summarised(known, results)
+    draw_verdicts(known, results)
     write_json(results.folder / "summary.json", summary)
     write_json(results.folder / "results.json", {**summary, "experiments": outcomes})
     write_whole(results.folder / "report.md", markdown(known, results))

@@ -1,13 +1,46 @@
-"""Kinds of claims: at most a number, lower by a factor, lower in most cases, not worse than the best rival."""
+"""Kinds of claims: at most a number, lower by a factor, lower in most cases, not worse than the best rival.
+
+``reasons.json`` says in a line each why claims were not reached: because of the paper, the protocol or the data.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
 
 import numpy as np
 
 from papers.results import Measurements, Verdict
 from papers.runner import Claim
+
+
+@cache
+def reasons() -> dict[str, str | dict[str, str]]:
+    """Why claims were not reached, by experiment: one reason for all of its claims, or one for each."""
+    return dict(json.loads(Path(__file__).with_name("reasons.json").read_text(encoding="utf-8")))
+
+
+def reason(experiment: str, claim: dict[str, str]) -> str:
+    """Why a judged claim was not reached, a line that begins with "paper", "protocol" or "data"; or nothing.
+
+    Parameters
+    ----------
+    experiment : str
+        The name.
+    claim : dict
+        Its text and its verdict.
+
+    Returns
+    -------
+    reason : str
+        To be shown beside the verdict.
+    """
+    if claim["verdict"] == "reached":
+        return ""
+    given = reasons().get(experiment, "")
+    return given if isinstance(given, str) else given.get(claim["claim"], "")
 
 
 def lower(text: str, measure: str, case: str, method: str, than: str, factor: float = 1.0) -> Claim:

@@ -12,13 +12,18 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
+from papers.claims import reason
 from papers.clock import in_words
 from papers.results import Outcome, Results, machine, summary
 from papers.runner import Experiment
+from representer import plotting
+from representer.datasets.files import write_whole
 from runs.page import Picture, Section
 from runs.page import Table as Grid
 
+CHART = "figures/verdicts.png"
 STYLES = {"reached": "green", "ordering kept": "yellow", "not reached": "red", "failed": "bold red"}
+ALT = "A bar for each paper: how many of its claims were reached."
 MARKS = {"reached": "good", "ordering kept": "fair", "not reached": "bad", "failed": "bad"}
 
 
@@ -55,7 +60,7 @@ def table(experiments: Sequence[Experiment], results: Results) -> Table:
 
 
 def sections(experiments: Sequence[Experiment], results: Results) -> list[Section]:
-    """The report: an overview, then a section for each experiment.
+    """The report: what was found, an overview, then a section for each experiment.
 
     Parameters
     ----------
@@ -71,7 +76,61 @@ def sections(experiments: Sequence[Experiment], results: Results) -> list[Sectio
     """
     papers = groupby(experiments, lambda experiment: experiment.paper)
     overview = Section("Overview", tables=[_verdicts(paper, list(found), results) for paper, found in papers])
-    return [overview, *(_section(e, results.outcomes[e.name], results) for e in experiments)]
+    chart = [Picture.at(results.folder, CHART, ALT)] if (results.folder / CHART).is_file() else []
+    first = Section("Found", [_sentence(*counts) for counts in verdict_counts(experiments, results)], pictures=chart)
+    return [first, overview, *(_section(e, results.outcomes[e.name], results) for e in experiments)]
+
+
+def verdict_counts(experiments: Sequence[Experiment], results: Results) -> list[tuple[str, int, Counter[str]]]:
+    """Of each paper: its authors, how many of its claims were reached, and why how many others were not.
+
+    Parameters
+    ----------
+    experiments : sequence of Experiment
+        Those that count.
+    results : Results
+        What came out.
+
+    Returns
+    -------
+    counts : list of tuple
+        Papers without a judged claim are left out.
+    """
+    found = []
+    for paper, members in groupby(experiments, lambda experiment: experiment.paper):
+        judged = [(e.name, claim) for e in members for claim in results.outcomes[e.name].claims]
+        missed = [(name, claim) for name, claim in judged if claim["verdict"] != "reached"]
+        kinds = Counter(reason(name, claim).partition(":")[0] or "not known" for name, claim in missed)
+        if judged:
+            found.append((paper.partition(":")[0], len(judged) - len(missed), kinds))
+    return found
+
+
+def _sentence(authors: str, reached: int, kinds: Counter[str]) -> str:
+    n = reached + kinds.total()
+    text = f"{authors}: {reached} of {n} claims are reached"
+    why = ", ".join(f"{kind} ({count})" for kind, count in kinds.most_common())
+    return f"{text}; why the others are not: {why}." if kinds else f"{text}."
+
+
+def draw_verdicts(experiments: Sequence[Experiment], results: Results) -> None:
+    """Write the chart of the first section: a bar for each paper, the share of its claims that were reached.
+
+    Parameters
+    ----------
+    experiments : sequence of Experiment
+        Those that count.
+    results : Results
+        What came out; the chart goes to its folder.
+    """
+    counts = verdict_counts(experiments, results)[::-1]
+    figure, axes = plotting.panels(1, 1, size=4.5)
+    names, reached, totals = zip(*((a, r, r + k.total()) for a, r, k in counts), strict=True) if counts else ((),) * 3
+    axes[0, 0].barh(names, totals, color="#d3dce4", label="not reached")
+    axes[0, 0].barh(names, reached, color="#1f6f8b", label="reached")
+    axes[0, 0].set(xlabel="claims")
+    axes[0, 0].legend()
+    write_whole(results.folder / CHART, Picture.of(figure, ALT).png)
 
 
 def lead(experiments: Sequence[Experiment], results: Results) -> str:
@@ -202,8 +261,11 @@ def _section(experiment: Experiment, outcome: Outcome, results: Results) -> Sect
         text.append(f"Parts were measured with representer {', '.join(outcome.versions)}.")
     tables = []
     if outcome.claims:
-        rows = [(claim["claim"], claim["measured"], claim["verdict"]) for claim in outcome.claims]
-        tables.append(Grid(("claim", "measured", "verdict"), rows, marks=MARKS))
+        rows = [
+            (claim["claim"], claim["measured"], claim["verdict"], reason(experiment.name, claim))
+            for claim in outcome.claims
+        ]
+        tables.append(Grid(("claim", "measured", "verdict", "why not"), rows, marks=MARKS))
     if outcome.parts:
         tables.append(_measured(experiment, outcome))
         text += _warned(outcome)

@@ -7,6 +7,7 @@ every rule does complain.
 from __future__ import annotations
 
 import ast
+import functools
 import graphlib
 import re
 import subprocess
@@ -97,7 +98,11 @@ def stated(name: ast.expr) -> str:
     return str(known.value).rstrip(".") if isinstance(known, ast.Constant) else ast.unparse(known)
 
 
-def imports(source: str, module: str, *, is_package: bool = False) -> list[Import]:
+parsed = functools.cache(ast.parse)
+
+
+@functools.cache
+def imports(source: str, module: str, *, is_package: bool = False) -> tuple[Import, ...]:
     """Every import in a source text, relative ones resolved, importlib.import_module("x") included."""
     anchor = module.split(".") if is_package else module.split(".")[:-1]
 
@@ -123,7 +128,7 @@ def imports(source: str, module: str, *, is_package: bool = False) -> list[Impor
         for child in ast.iter_child_nodes(node):
             yield from visit(child, on_import)
 
-    return list(visit(ast.parse(source), True))
+    return tuple(visit(parsed(source), True))
 
 
 def room_of(module: str) -> str:
@@ -203,7 +208,7 @@ def fits_told_apart(source: str, module: str) -> list[str]:
     if room in TELL_APART or module in TELL_APART:
         return []
     complaints = []
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         asked = None
         if isinstance(node, ast.Call) and called(node) == "isinstance":
             names = {part.id for part in ast.walk(node.args[1]) if isinstance(part, ast.Name)}

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from papers import EXPERIMENTS
+from papers.claims import reason, reasons
 
 SCRIPT = Path(__file__).parents[1] / "docs" / "measured.py"
 
@@ -33,6 +34,21 @@ def write(path: Path, record: dict[str, Any]) -> Path:
 def test_the_tables_are_those_of_the_measurements(measured: ModuleType) -> None:
     for path, text in measured.pages().items():
         assert path.read_text(encoding="utf-8") == text, f"{path.name} is stale: run python docs/measured.py"
+
+
+def test_every_claim_that_was_not_reached_has_a_reason(measured: ModuleType) -> None:
+    record = json.loads(measured.REPRODUCTIONS.read_text(encoding="utf-8"))
+    judged = [(e["name"], claim) for e in record["experiments"] for claim in e["claims"]]
+    missed = [(name, claim) for name, claim in judged if claim["verdict"] != "reached"]
+    kinds = {(name, claim["claim"]): reason(name, claim).partition(": ")[0] for name, claim in missed}
+    assert {pair: kind for pair, kind in kinds.items() if kind not in ("paper", "protocol", "data")} == {}
+
+
+def test_reasons_name_experiments_and_claims_that_there_are() -> None:
+    known = {experiment.name: {claim.text for claim in experiment.claims} for experiment in EXPERIMENTS}
+    assert set(reasons()) <= set(known)
+    claims = [(name, text) for name, given in reasons().items() if isinstance(given, dict) for text in given]
+    assert [text for name, text in claims if text not in known[name]] == []
 
 
 def test_every_experiment_is_in_the_tables(measured: ModuleType) -> None:

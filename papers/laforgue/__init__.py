@@ -1,7 +1,7 @@
 """Laforgue, Clémençon, d'Alché-Buc: Autoencoding any data through kernel autoencoders (2019)."""
 
-from papers.laforgue import molecules, pictures
+from papers.laforgue import labelled, molecules, pictures
 
 __all__ = ["EXPERIMENTS"]
 
-EXPERIMENTS = (*pictures.EXPERIMENTS, *molecules.EXPERIMENTS)
+EXPERIMENTS = (*pictures.EXPERIMENTS, *molecules.EXPERIMENTS, *labelled.EXPERIMENTS)

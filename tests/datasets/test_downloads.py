@@ -35,7 +35,9 @@ BANKNOTE = DOWNLOADS["banknote.csv"]
 
 
 @pytest.mark.skipif(not os.environ.get("REPRESENTER_DATA"), reason="needs REPRESENTER_DATA")
-@pytest.mark.parametrize("file", list(DOWNLOADS))
+@pytest.mark.parametrize(
+    "file", [pytest.param(name, marks=[pytest.mark.slow] * (name == "mnist.npz")) for name in DOWNLOADS]
+)
 def test_signatures_are_those_of_the_published_sets(file: str) -> None:
     try:
         bunch = DOWNLOADS[file].load()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import subprocess
-import sys
 import warnings
 from typing import Any
 
@@ -12,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from operator_cases import WORDS
+from peak_memory import PeakMemory
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import make_moons
@@ -184,33 +183,14 @@ def test_memory_limits(data):
         ).fit(X, Y)
 
 
-PEAK = """
-import resource, sys
-import numpy as np
-from representer import OperatorRidge
-from representer.approximation import Nystroem
-from representer.kernels import Gaussian
-
-def fit(n, m, limit):
-    X = np.random.default_rng(0).normal(size=(n, 5))
-    OperatorRidge(
-        Gaussian(2.0), approximation=Nystroem(m), memory_limit=limit, solver=sys.argv[1], random_state=0
-    ).fit(X, X[:, 0])
-
-peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-fit(300, 50, None)
-before = peak()
-fit(6000, 1000, 10**8)
-print(peak() - before)
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="units of ru_maxrss")
 @pytest.mark.parametrize("solver", ["direct", pytest.param("cg", marks=pytest.mark.slow)])
+@pytest.mark.filterwarnings("ignore")
 def test_a_memory_limit_bounds_the_peak(solver):
-    command = [sys.executable, "-W", "ignore", "-c", PEAK, solver]
-    found = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert int(found.stdout) < 1.2 * 10**8
+    X = np.random.default_rng(0).normal(size=(6000, 5))
+    options = {"memory_limit": 10**8, "solver": solver, "random_state": 0}
+    with PeakMemory() as memory:
+        OperatorRidge(Gaussian(2.0), approximation=Nystroem(1000), **options).fit(X, X[:, 0])
+    assert memory.peak < 1.2 * 10**8
 
 
 def test_single_precision_blocks_are_summed_in_double(data):

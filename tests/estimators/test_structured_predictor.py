@@ -287,6 +287,24 @@ def test_low_rank_by_landmarks_is_the_fit_with_their_kernels(data):
     np.testing.assert_allclose(model.score_candidates(new, candidates), expected, atol=1e-8)
 
 
+@pytest.mark.parametrize("operator", ["covariance", "conditional_covariance"])
+def test_exact_inputs_with_sketched_outputs(data, operator):
+    """l replaced by that of the landmarks of outputs, k as it is."""
+    X, Y, new, candidates = data
+    model = fixed(operator, approximation=(None, Nystroem(6, sampling="pivots"))).fit(X, Y)
+    T = model.output_landmarks_
+    assert T.shape == (6, 2)
+
+    def approximate(one, two):
+        return ns.gaussian(one, T, 0.9) @ np.linalg.inv(ns.gaussian(T, T, 0.9)) @ ns.gaussian(T, two, 0.9)
+
+    k = ns.gaussian(X, X, 1.3)
+    T_matrix = ns.operator_matrix(operator, k, approximate(Y, Y), EPSILON)
+    w = ns.kronecker_weights(k, T_matrix, ALPHA, ns.gaussian(new, X, 1.3))
+    expected = -ns.costs(approximate(candidates, Y), np.ones(5), w)
+    np.testing.assert_allclose(model.score_candidates(new, candidates), expected, atol=1e-6)
+
+
 def test_low_rank_with_learned_kernels_and_folds(data):
     """Kernels are learned on an exact subset, folds have as many landmarks as they can."""
     X, Y, new, _ = data

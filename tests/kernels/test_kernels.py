@@ -15,11 +15,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from peak_memory import PeakMemory
 from sklearn.gaussian_process import kernels as gp
 from sklearn.metrics import pairwise
-from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 import naive
 import representer.kernels
@@ -539,24 +537,6 @@ def test_as_kernel_refuses(wrong: Any) -> None:
 
 
 # -- memory -----------------------------------------------------------------------------------------------------------
-class PeakMemory(TorchDispatchMode):
-    """The most bytes that results of torch operations have held at one time."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.alive: dict[int, tuple[StorageWeakRef, int]] = {}
-        self.peak = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        for tensor in tree_leaves(result):
-            if isinstance(tensor, torch.Tensor):
-                storage = tensor.untyped_storage()
-                self.alive[storage.data_ptr()] = StorageWeakRef(storage), storage.nbytes()
-        self.peak = max(self.peak, sum(size for reference, size in self.alive.values() if not reference.expired()))
-        return result
-
-
 @pytest.mark.parametrize("cross", [False, True])
 @pytest.mark.parametrize(
     "kernel",

@@ -28,6 +28,7 @@ def test_networks_are_those_of_the_paper() -> None:
     again = table1.network(5, (16, 32, 8), seed=3)
     assert all(bool((a == b).all()) for a, b in zip(module.parameters(), again.parameters(), strict=True))
     assert mnist.convolutions(0)(torch.zeros(2, 1, 28, 28)).shape == (2, 32)
+    assert mnist.convolutions(0, 0.5, 256)(torch.zeros(2, 1, 28, 28)).shape == (2, 256)
 
 
 @pytest.mark.parametrize(("error", "verdict"), [(2.0, "reached"), (3.5, "reached"), (30.0, "not reached")])

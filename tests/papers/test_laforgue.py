@@ -11,7 +11,7 @@ from rich.console import Console
 
 from papers import EXPERIMENTS, reproduce, select
 from papers.claims import lower_in_most
-from papers.laforgue import molecules, pictures
+from papers.laforgue import labelled, molecules, pictures
 from papers.results import Measurements
 
 
@@ -82,6 +82,31 @@ def test_strategies_predict_from_gram_matrices(rng: np.random.Generator) -> None
         assert np.isfinite(predictions).all()
     several = molecules.forest((train, cross), np.column_stack([seen, -seen]))
     assert several.shape == (12, 2)
+
+
+def test_codes_that_know_labels_serve_them(rng: np.random.Generator) -> None:
+    X = rng.normal(size=(150, 6)) * [2.0, 2.0, 2.0, 2.0, 2.0, 1.0]  # what varies least is what y is made of
+    gram, y = X @ X.T, X[:, 5] + 0.01 * rng.normal(size=150)
+    train, cross, seen, unseen = molecules.split_of(gram, y, 0)
+    few = np.where(np.arange(len(seen)) % 2 == 0, seen, np.nan)
+    blind, *others = (
+        float(molecules.nmse(strategy(train, cross, labels, 5), unseen))
+        for strategy, labels in (
+            (labelled.with_principal, seen),
+            (labelled.with_labels, seen),
+            (labelled.with_labels, few),
+            (labelled.with_the_labelled, few),
+        )
+    )
+    assert max(others) < 0.5 * blind
+
+
+def test_codes_of_graphs_have_their_size(rng: np.random.Generator) -> None:
+    X = rng.normal(size=(40, 12))
+    train, cross, seen, _ = molecules.split_of(X @ X.T, (X[:, 0] > 0).astype(int), 0)
+    for method in (molecules.kpca(10), molecules.k2ae(10), labelled.GRAPH_SUPERVISED):
+        codes, new = labelled.graph_codes(method, train, cross, seen)
+        assert codes.shape == (32, 10) and new.shape == (8, 10)
 
 
 def test_nmse_is_one_for_the_mean() -> None:

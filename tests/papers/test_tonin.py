@@ -11,6 +11,7 @@ import pytest
 import torch
 from rich.console import Console
 from scipy.stats import norm
+from sklearn.base import clone
 from sklearn.decomposition import PCA
 from sklearn.linear_model import LinearRegression
 
@@ -105,6 +106,17 @@ def test_every_method_has_five_components_and_levelwise_its_solver() -> None:
         if method == tables.LEVELWISE:
             assert {model.solver for model in models} == {"levelwise"}
     assert {len(model.n_components) for model in tables.DEPTHS["4 levels"](True)} == {4}
+
+
+def test_widths_of_all_levels_are_learned_by_recovery_alone(rng: np.random.Generator) -> None:
+    X, y = rng.normal(size=(40, 4)), rng.normal(size=40)
+    (model,) = tables.learned(quick=True)
+    searched = model.fit(X, y)[-1]
+    assert {len(set(searched.cv_results_[f"param_kernel__{j}__lengthscale"])) for j in (0, 1)} == {2, 3}
+    train, held_out = next(searched.cv.split(X))
+    best = searched.best_estimator_
+    assert searched.best_score_ == pytest.approx(clone(best).fit(X[train]).score(X[held_out]))
+    assert best.kernel_[1].lengthscale == pytest.approx(searched.best_params_["kernel__1__lengthscale"])
 
 
 def test_published_errors_within_a_standard_error() -> None:

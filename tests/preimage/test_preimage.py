@@ -777,9 +777,14 @@ class _Told:
 
     def __init__(self, left_out):
         self._left_out = torch.tensor(left_out, dtype=torch.float64)
+        self.asked = 0
 
     def __call__(self, X):
+        self.asked += len(X)
         return torch.as_tensor(X)
+
+    def at_least(self, X):
+        return torch.as_tensor(X) / 2
 
     def left_out(self):
         return self._left_out
@@ -802,6 +807,18 @@ def test_left_out_samples_are_doubted_only_where_that_is_better():
     wrong = np.where((support < 0.06)[:, None], right[:, ::-1], right)
     doubting = far_field(_Told(support), wrong, Y)
     assert doubting.reference == np.quantile(support, 0.05)
+
+
+def test_classes_far_away_are_the_most_probable_ones_of_the_mixture():
+    rng = np.random.default_rng(0)
+    p, X = rng.dirichlet(np.ones(3), 400), rng.uniform(size=400)
+    Y = torch.nn.functional.one_hot(torch.from_numpy(rng.choice(3, 400, p=[0.6, 0.3, 0.1])), 3)
+    support = _Told(np.full(400, 1.6))  # all that is below 0.8 is far away
+    far = far_field(support, p, Y)
+    found = far.classes(p.argmax(1), p, torch.from_numpy(X))
+    assert 0 < support.asked < 200  # where the bound is enough, the support is not asked for
+    np.testing.assert_array_equal(found, far(p, X).argmax(1))
+    assert np.any(found != p.argmax(1))
 
 
 def test_the_far_field_has_the_least_cross_entropy_of_what_it_compares():

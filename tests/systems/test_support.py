@@ -59,6 +59,18 @@ def test_few_points_are_a_fit_to_them_with_the_same_alpha(data):
     assert PointSupport(whole).some(25) == PointSupport(whole)
 
 
+@pytest.mark.parametrize("weights", [None, np.linspace(0, 2, 25)])
+def test_one_point_supports_less_than_all(data, weights):
+    X, new = data
+    support = PointSupport(SampleWeights(Gaussian(0.7), X, 0.02, False, HOW, weights))
+    k, noise = Gaussian(0.7)(new, X).numpy(), 0.02 / (np.ones(25) if weights is None else weights + 1e-300)
+    np.testing.assert_allclose(support.at_least(new), (k**2 / (1 + noise)).max(1))
+    assert np.all(support.at_least(new).numpy() <= support(new).numpy())
+    own = None if weights is None else weights[1:2]
+    one = PointSupport(SampleWeights(Gaussian(0.7), X[1:2], 0.02, False, HOW, own))
+    np.testing.assert_allclose(one.at_least(new), one(new))  # the only point is the best one
+
+
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("grouped", [False, True])
 def test_left_out_support_is_that_of_refits(data, weighted, grouped):

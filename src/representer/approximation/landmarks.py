@@ -538,8 +538,8 @@ def input_output_pair(
 
     One ``Nystroem`` is meant for both sides. With another approximation of the inputs, and where clusters of outputs
     would have no means, the outputs have as many uniform random landmarks as the inputs have features, but no more
-    than there are samples. ``vectors`` says whether the outputs are vectors; without a number n of samples, the
-    argument is only checked.
+    than there are samples. None for the inputs of a pair is exact: all samples are landmarks. ``vectors`` says whether
+    the outputs are vectors; without a number n of samples, the argument is only checked.
 
     Examples
     --------
@@ -548,15 +548,19 @@ def input_output_pair(
     (Nystroem(n_components=20), Nystroem(n_components=20))
     >>> input_output_pair(RandomFeatures(200), 100)
     (RandomFeatures(n_components=200), Nystroem(n_components=100))
+    >>> input_output_pair((None, Nystroem(20)), 100)
+    (Nystroem(n_components=100), Nystroem(n_components=20))
     """
     if approximation is None:
         return None
     pair = tuple(approximation) if isinstance(approximation, tuple | list) else (approximation, None)
+    if len(pair) == 2 and pair[0] is None and pair[1] is not None:
+        pair = Nystroem(1.0), pair[1]
     kinds = len(pair) == 2 and isinstance(pair[0], Approximation) and isinstance(pair[1], Nystroem | Landmarks | None)
     if not kinds:
         raise ValueError(
             "approximation must be None, Nystroem(...), Landmarks(...), RandomFeatures(...) or TensorSketch(...), or a "
-            "pair: such a one for the inputs, and Nystroem(...) or Landmarks(...) for the outputs; got "
+            "pair: such a one for the inputs (None: exact), Nystroem(...) or Landmarks(...) for the outputs; got "
             f"{approximation!r}."
         )
     for approximation in pair:

@@ -111,7 +111,8 @@ class StructuredPredictor(KernelLearner):
         The folds of ``criterion="validation"``.
     approximation : Approximation, pair of approximations, or None, default=None
         None is exact, with n × n matrices. ``Nystroem(m)`` takes m landmarks of inputs and of outputs; another
-        approximation is one of the inputs; the second of a pair, ``Nystroem`` or ``Landmarks``, is one of the outputs.
+        approximation is one of the inputs; the second of a pair, ``Nystroem`` or ``Landmarks``, is one of the outputs,
+        and ``(None, Nystroem(s))`` is exact in the inputs.
         The fit is then a sum over blocks of samples, also on Dask, and of more than 20,000 samples kernels and decoders
         see as many random ones.
     memory_limit : int, str or None, default=None

@@ -184,15 +184,22 @@ class FarField:
 
     def __call__(self, probabilities: np.ndarray, X: Data) -> np.ndarray:
         """Probabilities (n, k) at checked inputs, from those of a calibration."""
-        t = plain(trust(self.support(X), self.reference, self.power))[:, None].astype(probabilities.dtype)
+        return self._mixed(probabilities, self.support(X))
+
+    def _mixed(self, probabilities: np.ndarray, support: Tensor) -> np.ndarray:
+        t = plain(trust(support, self.reference, self.power))[:, None].astype(probabilities.dtype)
         return t * probabilities + (1.0 - t) * np.asarray(self.shares, dtype=probabilities.dtype)
 
     def classes(self, classes: np.ndarray, probabilities: np.ndarray, X: Data) -> np.ndarray:
         """The numbers of the most probable classes, of those before; the most frequent one stays what it is."""
         rows = np.flatnonzero(classes != np.argmax(self.shares))
         chosen = classes.copy()
-        if len(rows):
-            chosen[rows] = self(probabilities[rows], take(X, torch.from_numpy(rows))).argmax(1)
+        # Mixtures are linear in t: a class that wins with less trust than there is, and with all, wins.
+        for support in (self.support.at_least, self.support):
+            if len(rows):
+                mixed = self._mixed(probabilities[rows], support(take(X, torch.from_numpy(rows))))
+                chosen[rows] = mixed.argmax(1)
+                rows = rows[chosen[rows] != classes[rows]]
         return chosen
 
 

@@ -264,6 +264,17 @@ class DenseSystem(RidgeSystem):
             return self.cholesky.solve(right)
         return self.root * self.cholesky.solve(self.root * right)
 
+    def explained(self, cross: Tensor) -> Tensor:
+        """kᵀW⁻¹k (m,) of the rows k of a matrix (m, n)."""
+        return self.cholesky.half_solve(self._rooted(cross).mT).square().sum(0)
+
+    def explained_by_one(self, cross: Tensor) -> Tensor:
+        """max_i k_i²/W_ii (m,), which is at most kᵀW⁻¹k by Cauchy and Schwarz, and solves no equations."""
+        return (self._rooted(cross).square() / self.cholesky.factor.square().sum(1)).amax(1)
+
+    def _rooted(self, cross: Tensor) -> Tensor:
+        return cross if self.root is None else cross * self.root.mT
+
     def apply(self, dual: Tensor) -> Tensor:
         return self.matrix @ dual
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from representer.functions import Function, Span, Stacked
 from representer.kernels import is_bounded
-from representer.linalg import by_rows
+from representer.linalg import by_rows, cached_bytes
 from representer.operators import Adapted
 from representer.samples import Data, HeldSamples, count, plain, take
 from representer.samples import rows as limits
@@ -62,19 +62,24 @@ class PointSupport:
 
     def __call__(self, X: Data) -> Tensor:
         """The shares (m,) at checked inputs, in blocks."""
-        weights = self.weights
-        how, solved = weights.representation, weights.solved
+        return self._shares(X, self.weights.solved.system.explained)
+
+    def at_least(self, X: Data) -> Tensor:
+        """Bounds (m,) below the shares: what the one point explains that explains most."""
+        system = self.weights.solved.system
+        return self._shares(X, system.explained_by_one, cached_bytes(system.matrix))
+
+    def _shares(self, X: Data, explained: Callable[[Tensor], Tensor], limit: int | None = None) -> Tensor:
+        how, solved = self.weights.representation, self.weights.solved
         for f in self.inner:
             X = f(X)
         inputs = how.inputs(solved.kernel, X)
 
         def shares(rows: slice) -> Tensor:
-            cross = solved.cross(inputs[rows])
-            explained = (cross * solved.system._solve(cross.mT).mT).sum(1)
-            return _share(explained, solved.kernel._diag(inputs[rows]))[:, None]
+            return _share(explained(solved.cross(inputs[rows])), solved.kernel._diag(inputs[rows]))[:, None]
 
         with torch.no_grad():
-            return by_rows(shares, count(inputs), 3 * len(solved.system.matrix) * how.dtype.itemsize)[:, 0]
+            return by_rows(shares, count(inputs), 3 * len(solved.system.matrix) * how.dtype.itemsize, limit)[:, 0]
 
     def left_out(self) -> Tensor:
         """The share (n,) of each point by all others, or by those of other groups; zero weights explain nothing."""
@@ -195,6 +200,10 @@ class Support:
     def __call__(self, X: Data) -> Tensor:
         """The support (m,) of checked inputs, between 0 and 1."""
         return self._joint([part(X) for part in self.parts])
+
+    def at_least(self, X: Data) -> Tensor:
+        """Bounds (m,) below the support, for which no equations are solved."""
+        return self._joint([part.at_least(X) for part in self.parts])
 
     def left_out(self) -> Tensor:
         """The support of samples by the others; it tells what to expect of new ones."""
