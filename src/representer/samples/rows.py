@@ -231,7 +231,7 @@ def replicate_scatter(
 def least_noise(scatter: np.ndarray, freedom: np.ndarray) -> np.ndarray:
     """A lower confidence limit (p,) of the variance of targets with equal inputs, at a weight of one.
 
-    It is the smaller of two. If all sets of replicates (s, p) have the same variance, it is the scatter within them over
+    It is the smaller of two. If all sets of replicates (s, p) have one variance, it is the scatter within them over
     a quantile of χ². If some sets differ far more than the others, as molecules do that a kernel wrongly takes for
     equal, it is the limit of the median variance by the sign test, in which a set has as many votes as degrees of
     freedom. With less than ``LEAST_FREEDOM`` of these it is 0.
