@@ -255,6 +255,51 @@ def test_some_new_categories_are_no_reason_to_warn() -> None:
         assert np.isfinite(model.predict(FRAME[:3].assign(colour=colours))).all()
 
 
+@pytest.mark.parametrize("name", LEARNERS)
+def test_gaps_that_the_array_of_the_fit_had_not_are_the_means_of_their_columns(name: str) -> None:
+    X = np.random.default_rng(1).normal(size=(N, 2))
+    model = clone(LEARNERS[name])
+    if name == "KernelAutoencoder":
+        model.set_params(tol=0.1)
+    model.fit(X, LABELS if "Classifier" in name else X[:, 0])
+    gaps, filled = X[:3].copy(), X[:3].copy()
+    gaps[0, 1], filled[0, 1] = np.nan, X.mean(0)[1]
+    np.testing.assert_array_equal(answers(model, gaps), answers(model, filled))
+    assert np.isnan(gaps[0, 1])
+
+
+def test_gaps_are_refused_by_kernels_that_take_none() -> None:
+    X = RNG.normal(size=(N, 2))
+    model = OperatorRidge("rbf").fit(X, X[:, 0])
+    with pytest.raises(ValueError, match="NaN"):
+        model.predict(np.full((1, 2), np.nan))
+
+
+def test_dictionaries_in_cells_are_answered() -> None:
+    frame = pd.DataFrame({"part": [{"size": float(i), "colour": "ab"[i % 2]} for i in range(N)], "x": np.arange(N) % 7})
+    y = np.array([part["size"] for part in frame["part"]])
+    assert OperatorRidge().fit(frame[4:], y[4:]).score(frame[:4], y[:4]) > 0.5
+
+
+def test_what_pyarrow_says_of_levels_is_heard() -> None:
+    pa = pytest.importorskip("pyarrow")
+    grades = pd.Categorical(["low", "mid", "high"] * (N // 3), ["low", "mid", "high"], ordered=True)
+    codes = pd.Categorical([str(i % 5) for i in range(N)])  # would be numbers that are stored as text
+    frame = pd.DataFrame({"grade": grades, "code": codes, "x": np.arange(N)})  # no equal rows
+    y = np.arange(N) % 3 + RNG.normal(size=N)
+    table = pa.Table.from_pandas(frame)
+    kinds = [[own.kind for own in suggest(data).findings] for data in (frame, table, table.to_batches()[0])]
+    assert kinds == [["ordered categories", "categories", "numbers"]] * 3
+    expected = OperatorRidge().fit(frame, y).predict(frame)
+    np.testing.assert_allclose(OperatorRidge().fit(table, y).predict(frame), expected, rtol=1e-8)
+
+
+def test_arrays_have_the_columns_of_a_frame_whose_names_are_numbers() -> None:
+    X = RNG.normal(size=(N, 3))
+    model = OperatorRidge().fit(pd.DataFrame(X), X[:, 0])
+    np.testing.assert_array_equal(model.predict(X), model.predict(pd.DataFrame(X)[[2, 1, 0]]))
+
+
 def test_one_row_with_a_new_category_is_told() -> None:
     model = fitted_to_frame("OperatorRidge")
     with pytest.warns(UnknownCategoryWarning, match="No entry of column 'colour'"):

@@ -35,7 +35,7 @@ from representer.operators import CurlFree, Decomposable, Dense
 from representer.optimize import attraction, indifference, system_alpha
 from representer.optimize.search import WEAK
 from representer.problems.ridge import Search
-from representer.problems.stack import OPTIMISM, LeastSquares, LogLoss, simplex_weights
+from representer.problems.stack import OPTIMISM, LeastSquares, LogLoss, mixture_weights, simplex_weights
 from representer.samples import Block
 from representer.systems import RidgeData
 
@@ -124,15 +124,39 @@ def test_weights_do_not_depend_on_the_order_and_know_missing_targets_and_weights
     np.testing.assert_allclose(known[:, :1], alone, atol=1e-12)
 
 
-def test_weights_of_classes_are_inverse_cross_entropies(rng):
-    Y = torch.eye(3, dtype=torch.float64)[torch.arange(60) % 3]
-    good = Y + 0.5 * torch.from_numpy(rng.normal(size=(60, 3)))
-    bad = Y + 2.0 * torch.from_numpy(rng.normal(size=(60, 3)))
-    block = Block(None, Y)
-    errors = np.array([LogLoss().error(good, block), LogLoss().error(bad, block)])
-    weights = LogLoss().weights(torch.stack([good, bad]), block, errors.tolist(), np.ones(2))
-    np.testing.assert_allclose(weights[:, 0], (1 / errors) / (1 / errors).sum(), rtol=1e-10)
-    assert weights[0, 0] > weights[1, 0]
+def test_weights_of_a_mixture_are_those_of_a_general_optimiser(rng):
+    losses = rng.exponential(size=(4, 30)) * np.array([[0.5], [1.0], [1.0], [3.0]])
+    shares, prior = rng.integers(1, 4, 30).astype(float), np.array([4.0, 1.0, 2.0, 3.0])
+
+    def loss(w):
+        return -shares @ np.log(w @ np.exp(-losses)) - prior @ np.log(w)
+
+    constraint = {"type": "eq", "fun": lambda w: w.sum() - 1}
+    expected = minimize(loss, prior / 10, bounds=[(1e-6, 1)] * 4, constraints=constraint, options={"ftol": 1e-14}).x
+    weights = mixture_weights(losses, shares, prior)
+    np.testing.assert_allclose(weights, expected, atol=1e-5)
+    index = np.repeat(np.arange(30), shares.astype(int))
+    np.testing.assert_allclose(mixture_weights(losses[:, index], np.ones(len(index)), prior), weights, atol=1e-12)
+    order = [2, 0, 3, 1]
+    np.testing.assert_allclose(mixture_weights(losses[order], shares, prior[order]), weights[order], atol=1e-12)
+
+
+def test_weights_of_classes_begin_with_inverse_cross_entropies_and_believe_many_samples(rng):
+    def weights_of(n, scale=1.0):
+        Y = torch.eye(3, dtype=torch.float64)[torch.arange(n) % 3]
+        noise = torch.from_numpy(rng.normal(size=(2, n, 3)))
+        estimates = [Y + 0.5 * noise[0], Y + 0.5 * noise[0] + noise[1]]  # the second adds nothing to the first
+        block = Block(None, Y, torch.full((n,), scale, dtype=torch.float64))
+        losses = [LogLoss().losses(own, block) for own in estimates]
+        errors = np.array([LogLoss().error(own, block) for own in estimates])
+        np.testing.assert_allclose(errors, [float(own.mean()) for own in losses], rtol=1e-12)
+        weights = LogLoss().weights(torch.stack(estimates), block, losses, np.ones(2))[:, 0]
+        return weights, (1 / errors) / (1 / errors).sum()
+
+    few, inverse = weights_of(9)
+    np.testing.assert_allclose(few, inverse, atol=0.1)
+    many, inverse = weights_of(2000, scale=7.0)  # the unit of sample weights means nothing
+    assert inverse[0] < 0.85 and many[0] > 0.95
 
 
 # -- the stack of regressions -----------------------------------------------------------------------------------------

@@ -202,7 +202,7 @@ class RidgeProblem(Problem):
         return replace(choice, history=history, interrupted=interrupted)
 
     def _replicated(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """The scatter of targets with equal inputs, and its degrees of freedom; None where there are no such inputs."""
+        """The scatter of targets in each set of equal inputs, and its degrees of freedom; None where there are none."""
         block = self._seen.held
         if block is None or block.groups is None or self.model.criterion != "loo":
             return None
@@ -239,7 +239,7 @@ class RidgeProblem(Problem):
             if model.alpha is None:
                 system = system.raised(torch.from_numpy(least_noise(*replicated)))
                 choice = replace(choice, alpha=system.alpha)
-            system = system.changed(replicated=replicated)
+            system = system.changed(replicated=(replicated[0].sum(0), replicated[1].sum(0)))
         return RidgeSolution(system.function(), system.at_rest(), choice)
 
 
