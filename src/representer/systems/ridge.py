@@ -226,19 +226,11 @@ class FittedSystem(System):
         note_residual("the equations of the fit", system.residual)
         return system
 
-    def raised(self, noise: Tensor, *, silent: bool = False) -> Self:
-        """The system at the least alpha from its own on at which the noise of every output has such a variance (p,).
-
-        A warning says so where that is a larger one, unless ``silent``.
-        """
+    def raised(self, noise: Tensor) -> Self:
+        """The system at the least alpha from its own on at which the noise of every output has such a variance (p,)."""
         system: Self = self
         while bool((system.noise() < noise.to(system.noise())).any()) and system.alpha < RAISED * self.alpha:
             system = system.changed(alpha=2.0 * system.alpha)
-        if system is not self and not silent:
-            warn(  # without numbers: the members of a stack say the same, and the same is shown once
-                "alpha was raised to what the spread of samples with equal inputs asks for: they differ by more than "
-                "the noise that it stood for. Give alpha a number to keep it."
-            )
         return system
 
     @property
@@ -900,7 +892,7 @@ class FalkonSystem(FeatureSystem):
     def residual(self) -> float:
         return self.error
 
-    def raised(self, noise: Tensor, *, silent: bool = False) -> Self:
+    def raised(self, noise: Tensor) -> Self:
         """The system itself, because its noise is not known."""
         return self
 
