@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from representer import OperatorRidge
 from representer.inspection.intervals import (
     check_coverage,
     conformal_sets,
@@ -16,6 +17,7 @@ from representer.inspection.intervals import (
     upper_quantile,
     warn_of_few,
 )
+from representer.kernels import Gaussian
 
 RNG = np.random.default_rng(0)
 
