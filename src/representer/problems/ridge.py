@@ -99,7 +99,7 @@ class RidgeSolution:
 
 
 def warn_of_raised(solutions: Sequence[object]) -> None:
-    """Say once of a fit that replicates have raised alpha, of the kernel for which they did it by the largest factor."""
+    """Say once of a fit that replicates have raised alpha, with the numbers of the kernel where they did it most."""
     ridges = [own for own in solutions if isinstance(own, RidgeSolution)]
     raised = [(own.system.alpha, own.raised_from) for own in ridges if own.raised_from is not None]
     if raised:
