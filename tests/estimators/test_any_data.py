@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import pickle
 from typing import Any
 
@@ -25,6 +26,8 @@ from representer import (
     StructuredPredictor,
     load,
 )
+from representer.datasets import load_yacht
+from representer.datasets.files import data_folder
 from representer.kernels import Category, Columns, Gaussian, Number, Stack, Table, UnknownCategoryWarning, suggest
 from representer.samples import as_records, frame_columns
 
@@ -51,8 +54,6 @@ FRAME = pd.DataFrame(
         "weight": RNG.normal(size=N),
     }
 )
-# Red or not, and light or heavy, matter together: the data decide all lengthscales. Where they leave one open, as that
-# of a function that is linear, its search ends where rounding lets it, and predictions differ in the fifth digit.
 NUMBERS = np.where(FRAME["colour"] == "red", 1.0, -1.0) * np.sign(FRAME["weight"] - 0.2) + 0.3 * RNG.normal(size=N)
 
 
@@ -173,6 +174,55 @@ def test_what_does_not_matter(name: str, change: str) -> None:
     changed = CHANGES[change](FRAME)
     expected = answers(fitted_to_frame(name), FRAME)
     np.testing.assert_allclose(answers(fitted(name, changed), changed), expected, rtol=1e-8, atol=1e-8)
+
+
+TARGETS = {
+    "linear": lambda X: X @ [1.0, -2.0, 0.5],
+    "without noise": lambda X: np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2],
+    "noise": lambda X: np.random.default_rng(2).normal(size=len(X)),
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_units_do_not_matter_where_the_data_leave_hyperparameters_open(target: str) -> None:
+    X = np.random.default_rng(1).normal(size=(60, 3))
+    y = TARGETS[target](X)
+    predictions = [
+        OperatorRidge().fit(inputs[:40], y[:40]).predict(inputs[40:])
+        for inputs in (X, (X * [0.3, 7.0, 1e4] + [2.0, -1.0, 5e4])[:, [2, 0, 1]])
+    ]
+    np.testing.assert_allclose(*predictions, rtol=0, atol=1e-8 * y.std())
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not os.environ.get("REPRESENTER_DATA"), reason="REPRESENTER_DATA names no folder of data sets")
+@pytest.mark.parametrize("name", ["bodyfat", "servo", "lowbwt", "fishcatch", "yacht", "vote"])
+def test_units_and_names_do_not_matter_on_real_tables(name: str) -> None:
+    rng = np.random.default_rng(0)
+    if name == "yacht":
+        bunch = load_yacht()
+        frame, y = pd.DataFrame(bunch.data, columns=list("abcdef")), bunch.target
+    else:
+        frame = pd.read_csv(data_folder() / "tables" / f"{name}.csv").sample(frac=1.0, random_state=0)
+        frame, y = frame.iloc[:, :-1], frame.iloc[:, -1].to_numpy()
+    rows, new = np.split(rng.permutation(len(frame))[:180], [150])
+    changed = pd.DataFrame(index=frame.index)
+    for column in rng.permutation(frame.columns):
+        values = frame[column]
+        if pd.api.types.is_numeric_dtype(values):
+            changed[column] = rng.uniform(0.1, 10.0) * values + rng.normal()
+        else:
+            levels = sorted(values.dropna().unique())
+            names = rng.permutation([f"L{i}" for i in range(len(levels))])
+            changed[column] = values.map(dict(zip(levels, names, strict=True)))
+    learner = EmbeddingClassifier(random_state=0) if name == "vote" else OperatorRidge()
+    answer = "predict_proba" if name == "vote" else "predict"
+    answers = [
+        getattr(clone(learner).fit(table.iloc[rows], y[rows]), answer)(table.iloc[new]) for table in (frame, changed)
+    ]
+    # Targets without noise put alpha so low that the equations themselves lose digits.
+    digits = 1e-6 if name == "yacht" else 1e-8
+    np.testing.assert_allclose(*answers, rtol=0, atol=digits * (1.0 if name == "vote" else y.std()))
 
 
 # -- what is new at predict time --------------------------------------------------------------------------------------

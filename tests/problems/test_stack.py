@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -30,11 +32,12 @@ from representer.kernels import (
     suggest,
 )
 from representer.operators import CurlFree, Decomposable, Dense
-from representer.optimize import attraction
+from representer.optimize import attraction, indifference, system_alpha
 from representer.optimize.search import WEAK
 from representer.problems.ridge import Search
 from representer.problems.stack import OPTIMISM, LeastSquares, LogLoss, mixture_weights, simplex_weights
 from representer.samples import Block
+from representer.systems import RidgeData
 
 FIXED = Stack([Gaussian(1.3), Laplacian(2.0), Linear()], weights=[0.5, 0.3, 0.2], alphas=[0.01, 0.02, 0.1])
 LEARNED = Stack([Gaussian("auto"), Laplacian(2.0)])
@@ -240,6 +243,31 @@ def test_attraction_is_a_normal_prior_around_where_the_data_put_them():
     precision = 4.0 * (np.eye(3) - np.full((3, 3), 1 / 3)) + WEAK * np.full((3, 3), 1 / 9)
     assert attraction(moved, 4.0).item() == pytest.approx(moved.numpy() @ precision @ moved.numpy())
     assert attraction(moved[:1], 4.0).item() == pytest.approx(WEAK * 0.25)
+
+
+def test_alpha_is_where_noise_is_as_large_as_the_kernel_if_nothing_else_decides_it(rng):
+    X, Y = torch.zeros(20, 2).double(), torch.from_numpy(rng.normal(size=(20, 1)))  # any alpha fits a constant
+    data = RidgeData(Decomposable(3.0 * Gaussian(1.0)), X, Y, torch.ones(20).double(), intercept=True)
+    alpha, value = system_alpha(data)
+    assert alpha == pytest.approx(3.0 / 20, rel=0.1)
+    assert value == pytest.approx(float(Y.var()) * 20 / 19)
+
+
+def test_units_and_repetition_do_not_matter_to_alpha(rng):
+    X, Y = torch.from_numpy(rng.normal(size=(20, 2))), torch.from_numpy(rng.normal(size=(20, 1)))
+    one = RidgeData(Decomposable(Gaussian(1.0)), X, Y, torch.ones(20).double(), groups=torch.arange(20))
+    alpha, value = system_alpha(one)
+    scaled, squared = system_alpha(replace(one, kernel=Decomposable(7.0 * Gaussian(1.0)), Y=3.0 * Y))
+    assert (scaled, squared) == pytest.approx((7.0 * alpha, 9.0 * value))
+    assert system_alpha(one.rows(torch.arange(20).repeat(2))) == pytest.approx((alpha, value))
+    unit, n = one.alpha_unit()
+    assert value * math.exp(indifference(torch.tensor(alpha), unit, n)) == pytest.approx(
+        min(
+            float(one.path(torch.tensor([a]).double())) * math.exp(0.01 * math.log(a * 20.0) ** 2 / 20)
+            for a in np.geomspace(alpha / 3, 3 * alpha, 200)
+        ),
+        rel=1e-4,
+    )
 
 
 def test_the_learned_stack_makes_the_same_model_again(data):
