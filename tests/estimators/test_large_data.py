@@ -183,7 +183,7 @@ def test_memory_limits(data):
         ).fit(X, Y)
 
 
-# Counted, direct solves take 1.06 and conjugate gradients 1.27 of a limit: temporaries of blocks are not in its account.
+# Direct solves take 1.06 of a limit and conjugate gradients 1.27: some temporaries of blocks are not in its account.
 @pytest.mark.parametrize(
     ("solver", "share"), [("direct", 1.2), pytest.param("cg", 1.35, marks=pytest.mark.slow)], ids=["direct", "cg"]
 )
