@@ -434,9 +434,9 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
             self.feature_names_in_ = np.array(names, dtype=object)
 
     def _keep_means(self, X: np.ndarray) -> None:
-        """Remember the means of columns of numbers, where the kernel was chosen for them: gaps in new data get them."""
+        """Remember the means of columns of numbers, where gaps are allowed: those in new data get them."""
         self._column_means = None
-        if isinstance(self.kernel, str) and self.kernel == "auto":
+        if self.__sklearn_tags__().input_tags.allow_nan:
             with np.errstate(over="ignore", invalid="ignore"):
                 means = X.mean(0)
             self._column_means = means if np.isfinite(means).all() else None
