@@ -235,7 +235,7 @@ class FittedSystem(System):
         while bool((system.noise() < noise.to(system.noise())).any()) and system.alpha < RAISED * self.alpha:
             system = system.changed(alpha=2.0 * system.alpha)
         if system is not self and not silent:
-            warn(  # without numbers: the members of a stack say the same, and the same is shown once
+            warn(  # without numbers: what the members of a stack say is then the same, and said once
                 "alpha was raised to what the spread of samples with equal inputs asks for: they differ by more than "
                 "the noise that it stood for. Give alpha a number to keep it."
             )
@@ -509,6 +509,8 @@ class ExactSystem(FittedSystem):
     def left_out_moments(self) -> LeftOutMoments:
         data, system = self._training, self._system
         Y = data.targets if data.mask is None else torch.where(data.mask, data.targets, torch.nan)
+        if data.mask is not None and self.fit_intercept:  # without its only target an output has no constant
+            Y = torch.where(data.mask.sum(0) < 2, torch.nan, Y)
         noise = len(Y) * self.alpha / data.columns
         return LeftOutMoments(Y, system.left_out(), system.left_out_variance(), data.groups, noise)
 
@@ -1234,7 +1236,15 @@ class RidgeTask:
             intercept=self.intercept,
             limit=room_beside_sums(self.memory_limit, full.n_features, p, held=0, matrices=matrices),
         )
-        problem = solution.problem
+        problem, b = solution.problem, solution.intercept
+        found = solution.coefficients.to(full.dtype), 0.0 if b is None else b.to(full.dtype)
+        lost = full.lost_share(*found)
+        if lost > falkon.tol and full.loses_digits(*found):
+            warn(
+                f"Rounding of what conjugate gradients multiply is {lost:.1e} of the function, more than their "
+                f"tol={falkon.tol}: landmarks nearly depend. Use solver='direct', fewer landmarks, or a larger alpha.",
+                NumericalWarning,
+            )
         return FalkonSystem(
             alpha=alpha,
             fit_intercept=self.intercept,
