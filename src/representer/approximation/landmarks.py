@@ -243,7 +243,7 @@ class LandmarkFeatures(FeatureMap):
         """
         unit = power_of_two(theta.abs().amax(0))  # so that squares are in range
         theta, constant = theta / unit, constant / unit
-        root = self.factor.factor.square().sum(1).sqrt()  # √k(z, z)
+        root = torch.linalg.vector_norm(self.factor.factor, dim=1)  # √k(z, z)
         lost = torch.finfo(self.dtype).eps * root.max() * (root @ self.coefficients(theta).abs())
         values = (self.factor.factor @ theta + constant).square().mean(0).sqrt()  # at the landmarks
         return float(torch.where(lost == 0, 0.0, lost / values).max())
