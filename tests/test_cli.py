@@ -145,7 +145,19 @@ def test_an_interrupted_fit_writes_no_model_and_says_what_is_kept(
 
 def test_a_table_of_classes_is_fitted_and_predicted(tmp_path: Path) -> None:
     data, model = homes(tmp_path / "homes.csv"), tmp_path / "model"
-    arguments = ("fit", str(data), "--target", "dear", "--folds", "2", "--out", str(model), "--json")
+    arguments = (
+        "fit",
+        str(data),
+        "--target",
+        "dear",
+        "--folds",
+        "2",
+        "--time",
+        "0.000001",
+        "--out",
+        str(model),
+        "--json",
+    )
     report = json.loads(invoke(*arguments).stdout)
     assert report["learner"] == "EmbeddingClassifier" and "logistic regression on one-hot" in report["held out"]
     sets = invoke("predict", str(model), str(data), "--interval", "0.8").stdout.splitlines()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import pickle
 from typing import Any
 
@@ -25,6 +26,8 @@ from representer import (
     StructuredPredictor,
     load,
 )
+from representer.datasets import load_yacht
+from representer.datasets.files import data_folder
 from representer.kernels import Category, Columns, Gaussian, Number, Stack, Table, UnknownCategoryWarning, suggest
 from representer.samples import as_records, frame_columns
 
@@ -51,8 +54,6 @@ FRAME = pd.DataFrame(
         "weight": RNG.normal(size=N),
     }
 )
-# Red or not, and light or heavy, matter together: the data decide all lengthscales. Where they leave one open, as that
-# of a function that is linear, its search ends where rounding lets it, and predictions differ in the fifth digit.
 NUMBERS = np.where(FRAME["colour"] == "red", 1.0, -1.0) * np.sign(FRAME["weight"] - 0.2) + 0.3 * RNG.normal(size=N)
 
 
@@ -175,6 +176,55 @@ def test_what_does_not_matter(name: str, change: str) -> None:
     np.testing.assert_allclose(answers(fitted(name, changed), changed), expected, rtol=1e-8, atol=1e-8)
 
 
+TARGETS = {
+    "linear": lambda X: X @ [1.0, -2.0, 0.5],
+    "without noise": lambda X: np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2],
+    "noise": lambda X: np.random.default_rng(2).normal(size=len(X)),
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_units_do_not_matter_where_the_data_leave_hyperparameters_open(target: str) -> None:
+    X = np.random.default_rng(1).normal(size=(60, 3))
+    y = TARGETS[target](X)
+    predictions = [
+        OperatorRidge().fit(inputs[:40], y[:40]).predict(inputs[40:])
+        for inputs in (X, (X * [0.3, 7.0, 1e4] + [2.0, -1.0, 5e4])[:, [2, 0, 1]])
+    ]
+    np.testing.assert_allclose(*predictions, rtol=0, atol=1e-8 * y.std())
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not os.environ.get("REPRESENTER_DATA"), reason="REPRESENTER_DATA names no folder of data sets")
+@pytest.mark.parametrize("name", ["bodyfat", "servo", "lowbwt", "fishcatch", "yacht", "vote"])
+def test_units_and_names_do_not_matter_on_real_tables(name: str) -> None:
+    rng = np.random.default_rng(0)
+    if name == "yacht":
+        bunch = load_yacht()
+        frame, y = pd.DataFrame(bunch.data, columns=list("abcdef")), bunch.target
+    else:
+        frame = pd.read_csv(data_folder() / "tables" / f"{name}.csv").sample(frac=1.0, random_state=0)
+        frame, y = frame.iloc[:, :-1], frame.iloc[:, -1].to_numpy()
+    rows, new = np.split(rng.permutation(len(frame))[:180], [150])
+    changed = pd.DataFrame(index=frame.index)
+    for column in rng.permutation(frame.columns):
+        values = frame[column]
+        if pd.api.types.is_numeric_dtype(values):
+            changed[column] = rng.uniform(0.1, 10.0) * values + rng.normal()
+        else:
+            levels = sorted(values.dropna().unique())
+            names = rng.permutation([f"L{i}" for i in range(len(levels))])
+            changed[column] = values.map(dict(zip(levels, names, strict=True)))
+    learner = EmbeddingClassifier(random_state=0) if name == "vote" else OperatorRidge()
+    answer = "predict_proba" if name == "vote" else "predict"
+    answers = [
+        getattr(clone(learner).fit(table.iloc[rows], y[rows]), answer)(table.iloc[new]) for table in (frame, changed)
+    ]
+    # Targets without noise put alpha so low that the equations themselves lose digits.
+    digits = 1e-6 if name == "yacht" else 1e-8
+    np.testing.assert_allclose(*answers, rtol=0, atol=digits * (1.0 if name == "vote" else y.std()))
+
+
 # -- what is new at predict time --------------------------------------------------------------------------------------
 def test_columns_are_found_by_name() -> None:
     model = fitted_to_frame("OperatorRidge")
@@ -203,6 +253,51 @@ def test_some_new_categories_are_no_reason_to_warn() -> None:
     model = fitted_to_frame("OperatorRidge")
     for colours in (["violet", "violet", "red"], ["violet", None, None], [None] * 3):
         assert np.isfinite(model.predict(FRAME[:3].assign(colour=colours))).all()
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_gaps_that_the_array_of_the_fit_had_not_are_the_means_of_their_columns(name: str) -> None:
+    X = np.random.default_rng(1).normal(size=(N, 2))
+    model = clone(LEARNERS[name])
+    if name == "KernelAutoencoder":
+        model.set_params(tol=0.1)
+    model.fit(X, LABELS if "Classifier" in name else X[:, 0])
+    gaps, filled = X[:3].copy(), X[:3].copy()
+    gaps[0, 1], filled[0, 1] = np.nan, X.mean(0)[1]
+    np.testing.assert_array_equal(answers(model, gaps), answers(model, filled))
+    assert np.isnan(gaps[0, 1])
+
+
+def test_gaps_are_refused_by_kernels_that_take_none() -> None:
+    X = RNG.normal(size=(N, 2))
+    model = OperatorRidge("rbf").fit(X, X[:, 0])
+    with pytest.raises(ValueError, match="NaN"):
+        model.predict(np.full((1, 2), np.nan))
+
+
+def test_dictionaries_in_cells_are_answered() -> None:
+    frame = pd.DataFrame({"part": [{"size": float(i), "colour": "ab"[i % 2]} for i in range(N)], "x": np.arange(N) % 7})
+    y = np.array([part["size"] for part in frame["part"]])
+    assert OperatorRidge().fit(frame[4:], y[4:]).score(frame[:4], y[:4]) > 0.5
+
+
+def test_what_pyarrow_says_of_levels_is_heard() -> None:
+    pa = pytest.importorskip("pyarrow")
+    grades = pd.Categorical(["low", "mid", "high"] * (N // 3), ["low", "mid", "high"], ordered=True)
+    codes = pd.Categorical([str(i % 5) for i in range(N)])  # would be numbers that are stored as text
+    frame = pd.DataFrame({"grade": grades, "code": codes, "x": np.arange(N)})  # no equal rows
+    y = np.arange(N) % 3 + RNG.normal(size=N)
+    table = pa.Table.from_pandas(frame)
+    kinds = [[own.kind for own in suggest(data).findings] for data in (frame, table, table.to_batches()[0])]
+    assert kinds == [["ordered categories", "categories", "numbers"]] * 3
+    expected = OperatorRidge().fit(frame, y).predict(frame)
+    np.testing.assert_allclose(OperatorRidge().fit(table, y).predict(frame), expected, rtol=1e-8)
+
+
+def test_arrays_have_the_columns_of_a_frame_whose_names_are_numbers() -> None:
+    X = RNG.normal(size=(N, 3))
+    model = OperatorRidge().fit(pd.DataFrame(X), X[:, 0])
+    np.testing.assert_array_equal(model.predict(X), model.predict(pd.DataFrame(X)[[2, 1, 0]]))
 
 
 def test_one_row_with_a_new_category_is_told() -> None:

@@ -72,7 +72,9 @@ def test_the_outer_function_is_that_of_all_samples(data, few):
         intercept=True,
         landmarks=outer.anchors,
     )(images)[:, 0]
-    np.testing.assert_allclose(std / std.mean(), spread / spread.mean(), rtol=1e-6)  # but for who is left out
+    # Who is left out decides the scale, and how much of what landmarks miss is noise: variances are linear functions.
+    line = np.polynomial.Polynomial.fit(spread.numpy() ** 2, std**2, 1)
+    np.testing.assert_allclose(std**2, line(spread.numpy() ** 2), rtol=1e-6)
     assert std.mean() == pytest.approx(float(spread.mean()), rel=0.1)
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_allclose(again.predict(Q, return_std=True)[1], std, atol=1e-12)

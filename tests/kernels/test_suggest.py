@@ -52,6 +52,8 @@ COLUMNS = {
     "mixed types": (["a", 1, "b", 2, "a"] * 3, "categories"),
     "dates of pandas": (pd.date_range("2020-01-01", periods=9), "dates"),
     "dates of Python": ([datetime.date(2020, 1, i) for i in range(1, 9)], "dates"),
+    "periods of pandas": (pd.period_range("2020-01", periods=9, freq="M"), "dates"),
+    "frames in cells": ([pd.DataFrame(rng.normal(size=(3 + i, 2))) for i in range(6)], "bags of points"),
     "dates as text": ([f"2021-0{i}-1{i}" for i in range(1, 9)], "dates"),
     "times as text": ([f"2021-01-01 0{i}:30:00" for i in range(1, 9)], "dates"),
     "dates of an unclear form": ([f"{i}/{i + 1}/2020" for i in range(1, 10)], "names"),

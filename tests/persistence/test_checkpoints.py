@@ -104,6 +104,7 @@ def test_a_fit_goes_on_where_it_was_killed(name: str, tmp_path: Path, monkeypatc
         return ask(journal, question, computed)
 
     monkeypatch.setattr(FileJournal, "answer", asked_or_killed)
+    monkeypatch.setattr(os, "fsync", lambda _: None)  # this process lives on, and so does what it has written
     checkpoint = Checkpoint(tmp_path, every=1e-9)
     expected = clone(model).set_callbacks(checkpoint).fit(X, labels(name))
     np.testing.assert_allclose(answer(expected), answer(clone(model).fit(X, labels(name))), rtol=1e-12)
@@ -335,9 +336,9 @@ import warnings
 warnings.simplefilter("ignore")
 folder, kind, last, on_dask = sys.argv[1], sys.argv[2], int(sys.argv[3]), len(sys.argv) > 4
 rng = np.random.default_rng(0)
-if kind == "deep":
-    X = rng.normal(size=(150, 3))
-    model = DeepKernelRegressor([2], max_iter=40, n_restarts=3, random_state=0)
+if kind in ("deep", "short"):
+    X = rng.normal(size=(150 if kind == "deep" else 50, 3))
+    model = DeepKernelRegressor([2], max_iter=40 if kind == "deep" else 8, n_restarts=3, random_state=0)
 else:
     X = rng.normal(size=(int(kind), 5))
     model = OperatorRidge(Gaussian(1.0), alpha=1e-3, approximation=Landmarks(X[:200]), random_state=0)
@@ -383,11 +384,11 @@ def killed_fits(folder: Path, kind: str, n_kills: int, *dask: str) -> tuple[np.n
 
 def test_a_fit_that_is_killed_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "alone").mkdir()
-    monkeypatch.setattr(sys, "argv", ["fit", str(tmp_path / "alone"), "deep", "0"])
+    monkeypatch.setattr(sys, "argv", ["fit", str(tmp_path / "alone"), "short", "0"])
     exec(FIT, {})
     (tmp_path / "killed").mkdir()
     for last, status in ((3, -signal.SIGKILL), (6, -signal.SIGKILL), (0, 0)):
-        command = [sys.executable, "-c", FIT, str(tmp_path / "killed"), "deep", str(last)]
+        command = [sys.executable, "-c", FIT, str(tmp_path / "killed"), "short", str(last)]
         assert subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode == status
     expected, found = (np.load(tmp_path / name / "answer.npy") for name in ("alone", "killed"))
     np.testing.assert_allclose(found, expected, rtol=1e-8)

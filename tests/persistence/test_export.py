@@ -140,7 +140,9 @@ def test_levels_become_a_network_that_is_exported(name: str) -> None:
 )
 def test_records_are_no_tensors(model) -> None:
     records = [{"size": float(i % 4), "colour": "red" if i % 3 else "blue"} for i in range(8)]
-    with pytest.raises(ValueError, match="to_torch needs a kernel of vectors; this one takes records: "):
+    with pytest.raises(
+        ValueError, match="to_torch needs a kernel of vectors, and this model finds columns by their names"
+    ):
         model.fit(records, np.arange(8) % 2).to_torch()
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -30,11 +32,12 @@ from representer.kernels import (
     suggest,
 )
 from representer.operators import CurlFree, Decomposable, Dense
-from representer.optimize import attraction
+from representer.optimize import attraction, indifference, system_alpha
 from representer.optimize.search import WEAK
 from representer.problems.ridge import Search
-from representer.problems.stack import OPTIMISM, LeastSquares, LogLoss, simplex_weights
+from representer.problems.stack import OPTIMISM, LeastSquares, LogLoss, mixture_weights, simplex_weights
 from representer.samples import Block
+from representer.systems import RidgeData
 
 FIXED = Stack([Gaussian(1.3), Laplacian(2.0), Linear()], weights=[0.5, 0.3, 0.2], alphas=[0.01, 0.02, 0.1])
 LEARNED = Stack([Gaussian("auto"), Laplacian(2.0)])
@@ -121,15 +124,39 @@ def test_weights_do_not_depend_on_the_order_and_know_missing_targets_and_weights
     np.testing.assert_allclose(known[:, :1], alone, atol=1e-12)
 
 
-def test_weights_of_classes_are_inverse_cross_entropies(rng):
-    Y = torch.eye(3, dtype=torch.float64)[torch.arange(60) % 3]
-    good = Y + 0.5 * torch.from_numpy(rng.normal(size=(60, 3)))
-    bad = Y + 2.0 * torch.from_numpy(rng.normal(size=(60, 3)))
-    block = Block(None, Y)
-    errors = np.array([LogLoss().error(good, block), LogLoss().error(bad, block)])
-    weights = LogLoss().weights(torch.stack([good, bad]), block, errors.tolist(), np.ones(2))
-    np.testing.assert_allclose(weights[:, 0], (1 / errors) / (1 / errors).sum(), rtol=1e-10)
-    assert weights[0, 0] > weights[1, 0]
+def test_weights_of_a_mixture_are_those_of_a_general_optimiser(rng):
+    losses = rng.exponential(size=(4, 30)) * np.array([[0.5], [1.0], [1.0], [3.0]])
+    shares, prior = rng.integers(1, 4, 30).astype(float), np.array([4.0, 1.0, 2.0, 3.0])
+
+    def loss(w):
+        return -shares @ np.log(w @ np.exp(-losses)) - prior @ np.log(w)
+
+    constraint = {"type": "eq", "fun": lambda w: w.sum() - 1}
+    expected = minimize(loss, prior / 10, bounds=[(1e-6, 1)] * 4, constraints=constraint, options={"ftol": 1e-14}).x
+    weights = mixture_weights(losses, shares, prior)
+    np.testing.assert_allclose(weights, expected, atol=1e-5)
+    index = np.repeat(np.arange(30), shares.astype(int))
+    np.testing.assert_allclose(mixture_weights(losses[:, index], np.ones(len(index)), prior), weights, atol=1e-12)
+    order = [2, 0, 3, 1]
+    np.testing.assert_allclose(mixture_weights(losses[order], shares, prior[order]), weights[order], atol=1e-12)
+
+
+def test_weights_of_classes_begin_with_inverse_cross_entropies_and_believe_many_samples(rng):
+    def weights_of(n, scale=1.0):
+        Y = torch.eye(3, dtype=torch.float64)[torch.arange(n) % 3]
+        noise = torch.from_numpy(rng.normal(size=(2, n, 3)))
+        estimates = [Y + 0.5 * noise[0], Y + 0.5 * noise[0] + noise[1]]  # the second adds nothing to the first
+        block = Block(None, Y, torch.full((n,), scale, dtype=torch.float64))
+        losses = [LogLoss().losses(own, block) for own in estimates]
+        errors = np.array([LogLoss().error(own, block) for own in estimates])
+        np.testing.assert_allclose(errors, [float(own.mean()) for own in losses], rtol=1e-12)
+        weights = LogLoss().weights(torch.stack(estimates), block, losses, np.ones(2))[:, 0]
+        return weights, (1 / errors) / (1 / errors).sum()
+
+    few, inverse = weights_of(9)
+    np.testing.assert_allclose(few, inverse, atol=0.1)
+    many, inverse = weights_of(2000, scale=7.0)  # the unit of sample weights means nothing
+    assert inverse[0] < 0.85 and many[0] > 0.95
 
 
 # -- the stack of regressions -----------------------------------------------------------------------------------------
@@ -216,6 +243,31 @@ def test_attraction_is_a_normal_prior_around_where_the_data_put_them():
     precision = 4.0 * (np.eye(3) - np.full((3, 3), 1 / 3)) + WEAK * np.full((3, 3), 1 / 9)
     assert attraction(moved, 4.0).item() == pytest.approx(moved.numpy() @ precision @ moved.numpy())
     assert attraction(moved[:1], 4.0).item() == pytest.approx(WEAK * 0.25)
+
+
+def test_alpha_is_where_noise_is_as_large_as_the_kernel_if_nothing_else_decides_it(rng):
+    X, Y = torch.zeros(20, 2).double(), torch.from_numpy(rng.normal(size=(20, 1)))  # any alpha fits a constant
+    data = RidgeData(Decomposable(3.0 * Gaussian(1.0)), X, Y, torch.ones(20).double(), intercept=True)
+    alpha, value = system_alpha(data)
+    assert alpha == pytest.approx(3.0 / 20, rel=0.1)
+    assert value == pytest.approx(float(Y.var()) * 20 / 19)
+
+
+def test_units_and_repetition_do_not_matter_to_alpha(rng):
+    X, Y = torch.from_numpy(rng.normal(size=(20, 2))), torch.from_numpy(rng.normal(size=(20, 1)))
+    one = RidgeData(Decomposable(Gaussian(1.0)), X, Y, torch.ones(20).double(), groups=torch.arange(20))
+    alpha, value = system_alpha(one)
+    scaled, squared = system_alpha(replace(one, kernel=Decomposable(7.0 * Gaussian(1.0)), Y=3.0 * Y))
+    assert (scaled, squared) == pytest.approx((7.0 * alpha, 9.0 * value))
+    assert system_alpha(one.rows(torch.arange(20).repeat(2))) == pytest.approx((alpha, value))
+    unit, n = one.alpha_unit()
+    assert value * math.exp(indifference(torch.tensor(alpha), unit, n)) == pytest.approx(
+        min(
+            float(one.path(torch.tensor([a]).double())) * math.exp(0.01 * math.log(a * 20.0) ** 2 / 20)
+            for a in np.geomspace(alpha / 3, 3 * alpha, 200)
+        ),
+        rel=1e-4,
+    )
 
 
 def test_the_learned_stack_makes_the_same_model_again(data):

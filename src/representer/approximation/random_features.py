@@ -120,7 +120,25 @@ class FourierFeatures(FeatureMap):
         return torch.cat(features, -1)
 
 
-class RandomFeatures(Approximation):
+class DrawnFeatures(Approximation):
+    """An approximation by as many features as are asked for, drawn without a look at the samples."""
+
+    n_components: int
+
+    def size(self, n: int) -> int:
+        """The number m of features, whatever the number of samples; anything but a positive integer is refused."""
+        if not is_count(self.n_components):
+            raise ValueError(
+                f"n_components of {type(self).__name__} must be a positive integer; got {self.n_components!r}."
+            )
+        return int(self.n_components)
+
+    def rows(self, n: int, seed: int) -> np.ndarray:
+        """One: only the number of features counts."""
+        return np.arange(1)
+
+
+class RandomFeatures(DrawnFeatures):
     """Replace a stationary kernel by random Fourier features (Rahimi & Recht, 2008): memory n·m instead of n².
 
     For the Gaussian, Laplacian, Matérn and rational quadratic kernels with one lengthscale or one a feature, and for
@@ -177,16 +195,10 @@ class RandomFeatures(Approximation):
         self.random_state = random_state
 
     def size(self, n: int) -> int:
-        """The number m of features, whatever the number of samples; anything but a positive integer is refused."""
-        if not is_count(self.n_components):
-            raise ValueError(f"n_components of RandomFeatures must be a positive integer; got {self.n_components!r}.")
+        """The number m of features; anything but True or False for ``orthogonal`` is refused, too."""
         if not isinstance(self.orthogonal, bool | np.bool_):
             raise ValueError(f"orthogonal of RandomFeatures must be True or False; got {self.orthogonal!r}.")
-        return int(self.n_components)
-
-    def rows(self, n: int, seed: int) -> np.ndarray:
-        """One: only the number of features counts."""
-        return np.arange(1)
+        return super().size(n)
 
     def choose(self, kernel: Kernel, X: Tensor, seed: int) -> FourierFeatures:
         """Draw the frequencies of a kernel with numbers for all hyperparameters but those that scale its inputs."""
@@ -285,7 +297,7 @@ class SketchFeatures(FeatureMap):
         return features if scale is None else features * number(scale, "scale", X).sqrt()
 
 
-class TensorSketch(Approximation):
+class TensorSketch(DrawnFeatures):
     """Replace a polynomial kernel by the sketch of its features (Pham & Pagh, 2013): O(n(d + m log m)) a degree.
 
     Parameters
@@ -328,16 +340,6 @@ class TensorSketch(Approximation):
         self.n_components = n_components
         self.kernel = kernel
         self.random_state = random_state
-
-    def size(self, n: int) -> int:
-        """The number m of features, whatever the number of samples; anything but a positive integer is refused."""
-        if not is_count(self.n_components):
-            raise ValueError(f"n_components of TensorSketch must be a positive integer; got {self.n_components!r}.")
-        return int(self.n_components)
-
-    def rows(self, n: int, seed: int) -> np.ndarray:
-        """One: only the number of features counts."""
-        return np.arange(1)
 
     def choose(self, kernel: Kernel, X: Tensor, seed: int) -> SketchFeatures:
         """Draw the hash functions; the data say how many features they serve."""

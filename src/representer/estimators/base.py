@@ -169,6 +169,8 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
     kernel_: Any
     classes_: np.ndarray  # of classifiers
     _samples_support: Support
+    _column_means: np.ndarray | None = None  # of a fit to numbers: they stand in the gaps of new ones
+    _column_names: list[Any]  # of a fit to records, also where they are no texts
     _group_numbers: dict[Any, int] | None  # of the labels in the batches of partial_fit
 
     # -- what scikit-learn asks ---------------------------------------------------------------------------------------
@@ -402,7 +404,7 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
     def _new_inputs(self, X: Data, kernel: Kernel | OperatorKernel | Stack) -> Data:
         """Checked inputs of a fitted learner."""
         check_is_fitted(self)
-        return check_inputs(self, X, kernel, reset=False)
+        return check_inputs(self, X, kernel, reset=False, means=self._column_means)
 
     def _memory_samples(
         self,
@@ -430,11 +432,22 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
 
     def _keep_columns(self, X: Data) -> None:
         """Remember the columns of a Dask collection or of records, as scikit-learn does those of arrays and frames."""
+        self._column_means = None
         names = None if not hasattr(X, "columns") else list(X.columns)
         self.n_features_in_ = X.shape[1] if names is None else len(names)
         self.__dict__.pop("feature_names_in_", None)
+        if names is not None:
+            self._column_names = names
         if names is not None and all(isinstance(name, str) for name in names):
             self.feature_names_in_ = np.array(names, dtype=object)
+
+    def _keep_means(self, X: np.ndarray) -> None:
+        """Remember the means of columns of numbers, where the kernel was chosen for them: gaps in new data get them."""
+        self._column_means = None
+        if isinstance(self.kernel, str) and self.kernel == "auto":
+            with np.errstate(over="ignore", invalid="ignore"):
+                means = X.mean(0)
+            self._column_means = means if np.isfinite(means).all() else None
 
     def _report_rounding(self, X: Data, notes: RoundingNotes) -> None:
         """Warn, once a fit, where its answers may have fewer digits than usual."""

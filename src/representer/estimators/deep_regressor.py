@@ -693,7 +693,8 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         if numbers is None:
             return None
         weights = None if seen.weights is None else seen.weights / seen.weights.mean()
-        return replicate_scatter(plain(seen.block.Y).astype(np.float64), numbers, weights)
+        scatter, freedom = replicate_scatter(plain(seen.block.Y).astype(np.float64), numbers, weights)
+        return scatter.sum(0), freedom.sum(0)
 
     def predict(self, X: Data, return_std: bool = False) -> Any:
         """Predict targets.

@@ -194,7 +194,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLe
         if is_dask(X):
             return self._lazily("transform", X, self._n_features_out)
         _copy_columns(self, self._speaker)
-        X = check_inputs(self._speaker, X, self.kernel_, reset=False)
+        X = check_inputs(self._speaker, X, self.kernel_, reset=False, means=self._column_means)
         with torch.no_grad():
             return plain(self.features_.map(self.features_.inputs(X)))
 

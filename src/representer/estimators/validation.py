@@ -66,8 +66,18 @@ from representer.values import (
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 
 
-def check_inputs(estimator: object, X: Data, kernel: Kernel | OperatorKernel | Stack, *, reset: bool) -> Data:
-    """Inputs of the kernel's kind: checked arrays for vectors and Gram matrices, a sequence for other objects."""
+def check_inputs(
+    estimator: Any,
+    X: Data,
+    kernel: Kernel | OperatorKernel | Stack,
+    *,
+    reset: bool,
+    means: np.ndarray | None = None,
+) -> Data:
+    """Inputs of the kernel's kind: checked arrays for vectors and Gram matrices, a sequence for other objects.
+
+    Numbers for each column of vectors, ``means``, stand in the gaps that a kernel does not take.
+    """
     X, domain = plain(X), kernel.domain
     refuse_unordered(X, "X")
     if domain in ("vectors", "gram"):
@@ -76,11 +86,18 @@ def check_inputs(estimator: object, X: Data, kernel: Kernel | OperatorKernel | S
         refuse_non_numbers(X, "X", stated)
         refuse_pictures(X, stated)
         accepted = "csr" if takes_sparse(kernel) and domain == "vectors" else False
-        finite = "allow-nan" if domain == "vectors" and takes_gaps(kernel) else True
+        gaps = domain == "vectors" and takes_gaps(kernel)
+        finite = "allow-nan" if gaps or means is not None else True
         X = validate_data(estimator, X, reset=reset, dtype=np.float64, accept_sparse=accepted, ensure_all_finite=finite)
         if domain == "gram" and reset:
             check_gram(X)
-        return SparseRows(X) if issparse(X) else X
+        if issparse(X):
+            return SparseRows(X)
+        if reset and hasattr(estimator, "_keep_means"):
+            estimator._keep_means(X)
+        if means is not None and not gaps and np.isnan(X).any():
+            return np.where(np.isnan(X), means, X)
+        return X
     if is_single(X) and not (domain == "records" and is_frame(X)):
         raise ValueError(
             f"Expected a list with one object for each sample; got one {type(X).__name__}, {X!r:.60}. Put a single "
@@ -106,7 +123,7 @@ def check_inputs(estimator: object, X: Data, kernel: Kernel | OperatorKernel | S
 
 def _named_columns(estimator: Any, X: Data, *, reset: bool) -> Records:
     """Records, whose names a fit remembers; an array at predict time has the columns of the fit in their order."""
-    names = getattr(estimator, "feature_names_in_", None)
+    names = getattr(estimator, "_column_names", getattr(estimator, "feature_names_in_", None))
     if not reset and names is not None and isinstance(X, np.ndarray) and X.ndim == 2:
         validate_data(estimator, X, reset=False, skip_check_array=True)
         return as_records({name: X[:, j] for j, name in enumerate(names)})

@@ -425,14 +425,17 @@ class Lattice:
     def smoothed(self, weights: Tensor, Y: Tensor) -> Tensor:
         """Σ_i w_i N(·; y_i, h²) at the lattice points, (q, size), for weights (q, n) of targets (n, 1)."""
         index, shares = self.shares(Y)
-        spread = weights.new_zeros(len(weights), self.size)
+        columns = weights.mT.contiguous()  # whole rows are added up in memory
+        spread = columns.new_zeros(self.size, len(weights))
         for j in range(NODES):
-            spread.index_add_(1, index[:, j], weights * shares[:, j])
-        reach = torch.arange(self.size, dtype=Y.dtype, device=Y.device) * self.step / self.h
+            spread.index_add_(0, index[:, j], columns * shares[:, j, None])
+        # Targets lie so far from both ends that what goes around the circle is less than rounding.
+        length = next_fast_len(self.size, real=True)
+        places = torch.arange(length, dtype=Y.dtype, device=Y.device)
+        reach = torch.minimum(places, length - places) * self.step / self.h
         gaussian = torch.exp(-0.5 * reach.square()) / (self.h * (2.0 * math.pi) ** 0.5)
-        length = next_fast_len(2 * self.size - 1, real=True)
-        circle = torch.cat([gaussian, gaussian.new_zeros(length - 2 * self.size + 1), gaussian[1:].flip(0)])
-        return torch.fft.irfft(torch.fft.rfft(spread, length) * torch.fft.rfft(circle), length)[:, : self.size]
+        waves = torch.fft.rfft(spread.mT.contiguous(), length) * torch.fft.rfft(gaussian)
+        return torch.fft.irfft(waves, length)[:, : self.size]
 
     def values(self, sums: Tensor, points: Tensor) -> Tensor:
         """What sums (q, size) at the lattice points are at points (m, 1) between them, (q, m); zero beyond them."""

@@ -67,8 +67,8 @@ class OnBags(Kernel, ABC):
     kernel: Kernel
 
     @abstractmethod
-    def _summary(self, gram: Tensor, left: Bags, right: Bags) -> Tensor:
-        """The kernel of all pairs of bags, from that of all pairs of their points, which may be overwritten."""
+    def _block(self, left: Bags, right: Bags) -> Tensor:
+        """The kernel of all pairs of bags, in one block; ``right`` may be ``left`` itself."""
 
     def prepare(self, X: Data) -> list[Data]:
         """The bags as a list; each has points that the inner kernel takes."""
@@ -127,25 +127,21 @@ class OnBags(Kernel, ABC):
         grid: list[list[Tensor]] = []
         for i, group in enumerate(rows):
             done = [strip[i].mT for strip in grid] if right is None else []
-            rest = (None if other is group else other for other in columns[len(done) :])
-            grid.append(done + [self._block(group, other) for other in rest])
+            grid.append(done + [self._block(group, other) for other in columns[len(done) :]])
         return torch.cat([torch.cat(strip, -1) for strip in grid], -2)
 
-    def _block(self, left: Bags, right: Bags | None) -> Tensor:
-        """The kernel of all pairs of bags, in one block; without ``right``, of pairs in ``left``."""
-        other = left if right is None else right
-        require_gram(sum(left.sizes), sum(other.sizes))
-        if right is None:
-            gram = self.kernel._gram(left.points, None)
-        elif self.kernel.domain == "vectors":
-            gram = self.kernel._gram(*same_features(left.points, right.points))
-        else:
-            gram = self.kernel._gram(left.points, right.points)
-        return self._summary(gram, left, other)
+    def _point_gram(self, left: Bags, right: Bags) -> Tensor:
+        """The kernel of all pairs of points of a block, in memory that may be overwritten."""
+        require_gram(sum(left.sizes), sum(right.sizes))
+        if right is left:
+            return self.kernel._gram(left.points, None)
+        if self.kernel.domain == "vectors":
+            return self.kernel._gram(*same_features(left.points, right.points))
+        return self.kernel._gram(left.points, right.points)
 
     def _within(self, bags: Bags) -> Tensor:
         """The kernel of each bag with itself."""
-        blocks = (self._block(group, None) for group in bags.groups(DIAGONAL_POINTS))
+        blocks = (self._block(group, group) for group in bags.groups(DIAGONAL_POINTS))
         return torch.cat([block.diagonal(dim1=-2, dim2=-1) for block in blocks], -1)
 
     def _gram(self, X: Sequence[Data], Y: Sequence[Data] | None) -> Tensor:
@@ -225,8 +221,8 @@ class MeanMap(OnBags):
         means = sparse.csr_array((bags.weights.numpy(), (members, np.arange(n))), shape=(len(X), n))
         return ExplicitFeatures(means @ points.matrix, points.columns)
 
-    def _summary(self, gram: Tensor, left: Bags, right: Bags) -> Tensor:
-        return _weighted_sums(_weighted_sums(gram, left, -2), right, -1)
+    def _block(self, left: Bags, right: Bags) -> Tensor:
+        return _weighted_sums(_weighted_sums(self._point_gram(left, right), left, -2), right, -1)
 
     def _gram(self, X: Sequence[Data], Y: Sequence[Data] | None) -> Tensor:
         outer = as_kernel(self.outer)
@@ -276,7 +272,8 @@ class Match(OnBags):
     def __init__(self, kernel: Kernel):
         self.kernel = kernel
 
-    def _summary(self, gram: Tensor, left: Bags, right: Bags) -> Tensor:
+    def _block(self, left: Bags, right: Bags) -> Tensor:
+        gram = self._point_gram(left, right)
         of_left = _weighted_sums(_largest(gram, right, -1), left, -2)
         of_right = _weighted_sums(_largest(gram, left, -2), right, -1)
         return combine("mul", combine("add", of_left, of_right), gram.new_tensor(0.5))

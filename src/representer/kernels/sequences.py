@@ -100,12 +100,11 @@ class Positionwise(OnSequences):
             new.anchors = X
         return new
 
-    def _block(self, left: Bags, right: Bags | None) -> Tensor:
-        other = left if right is None else right
+    def _block(self, left: Bags, right: Bags) -> Tensor:
         anchors = self._gathered_anchors()
-        shape, total = (len(left.sizes), len(other.sizes)), None
-        for position in range(min(max(left.sizes), max(other.sizes))):
-            (rows, x), (columns, y) = _at(left, position), _at(other, position)
+        shape, total = (len(left.sizes), len(right.sizes)), None
+        for position in range(min(max(left.sizes), max(right.sizes))):
+            (rows, x), (columns, y) = _at(left, position), _at(right, position)
             if anchors is None:
                 gram = self.kernel._gram(x, y)
             elif position < max(anchors.sizes):
@@ -125,9 +124,6 @@ class Positionwise(OnSequences):
                 f"first, or give anchors= (got {self.anchors!r})."
             )
         return None if self.anchors is None else self._gathered(self.prepare(self.anchors))
-
-    def _summary(self, gram: Tensor, left: Bags, right: Bags) -> Tensor:
-        raise NotImplementedError("Symbols at different positions are not compared.")
 
 
 def _at(sequences: Bags, position: int) -> tuple[Tensor, Data]:
@@ -167,8 +163,9 @@ class SoftAlignment(OnSequences):
     def __init__(self, kernel: Kernel):
         self.kernel = kernel
 
-    def _summary(self, gram: Tensor, left: Bags, right: Bags) -> Tensor:
+    def _block(self, left: Bags, right: Bags) -> Tensor:
         """The logarithm of the sum over alignments, for all pairs."""
+        gram = self._point_gram(left, right)
         if bool((gram.detach() < 0).any() or (gram.detach() > 1 + 1e-9).any()):
             low, high = gram.detach().aminmax()
             raise ValueError(
@@ -257,9 +254,9 @@ class SoftSubsequence(OnSequences):
             new.decay = 0.5
         return new
 
-    def _summary(self, gram: Tensor, left: Bags, right: Bags) -> Tensor:
+    def _block(self, left: Bags, right: Bags) -> Tensor:
         """The sums over the ends of subsequences: those of n symbols follow those of n − 1 at all earlier positions."""
-        table, *_ = _tables(gram, left, right)
+        table, *_ = _tables(self._point_gram(left, right), left, right)
         decay = number(self, "decay", table)[..., None, None]
         table = decay.square() * table
         rows, columns = (_decays(decay, size) for size in table.shape[-2:])

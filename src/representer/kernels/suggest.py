@@ -48,6 +48,7 @@ from representer.kernels.tables import (
     as_level,
     as_numbers,
     as_seconds_since_1970,
+    is_period,
     is_word_for_gap,
 )
 from representer.kernels.time_series import GlobalAlignment, Signature
@@ -417,7 +418,7 @@ def suggest(X: Data, y: Data = None, *, features: FeatureKind | None = None) -> 
     if not (hasattr(X, "__len__") or hasattr(X, "__array__")):
         raise TypeError(
             f"X should be an array, a frame or a list with one object for each sample; got {type(X).__name__}, "
-            f"{X!r:.40}. Make a list of what is read one by one: list(X)."
+            f"{X!r:.40}. Make a list of what is read one by one, list(X); a lazy frame is read by X.collect()."
         )
     if is_frame(X):
         return _of_frame(X, y)
@@ -614,8 +615,8 @@ def _mixed(name: str | None, present: list[Any]) -> Finding:
     what = "The samples are" if name is None else f"Column {name!r} has entries that are"
     within = " of different kinds or shapes" if kinds in (["list"], ["tuple"], ["ndarray"]) else ""
     raise ValueError(
-        f"{what} {', '.join(kinds)}{within}, for which no kernel is known. Convert them to one kind of data, or give a "
-        "kernel: Callable(function) takes any objects."
+        f"{what} {', '.join(kinds)}{within}, for which no kernel is known. Convert them to one kind of data (numbers, "
+        "dates, texts: column.astype(str)), or give a kernel: Callable(function) takes any objects."
     )
 
 
@@ -649,9 +650,9 @@ def _with_gaps(finding: Finding, *, gaps: bool) -> Finding:
 
 
 def _declared(name: str | None, column: Column) -> Finding | None:
-    """What a frame itself says of a column: categories of pandas or polars."""
+    """What a frame itself says of a column: categories of pandas, polars or pyarrow."""
     dtype = getattr(column, "dtype", None)
-    if type(dtype).__name__ not in ("CategoricalDtype", "Categorical", "Enum"):
+    if type(dtype).__name__ not in ("CategoricalDtype", "Categorical", "Enum", "Dictionary"):
         return None
     present = set(map(as_level, column)) - {None}
     levels = [level for level in map(as_level, getattr(dtype, "categories", ())) if level is not None]
@@ -699,7 +700,7 @@ def _doubt_about_code(name: str, numbers: np.ndarray, counts: np.ndarray) -> str
 
 def _dates(name: str | None, present: list[Any]) -> Finding | None:
     """A column of dates and times, or None where an entry is none."""
-    if not all(isinstance(entry, datetime.date | np.datetime64) for entry in present):
+    if not all(isinstance(entry, datetime.date | np.datetime64) or is_period(entry) for entry in present):
         return None
     if len(set(map(str, present))) == 1:
         return Finding(name, "a constant", f"always {present[0]}")

@@ -43,7 +43,6 @@ from representer.values import (
     Setting,
     Value,
     Word,
-    all_values,
     as_tensor,
     instance_of,
     is_real,
@@ -544,8 +543,14 @@ def as_seconds_since_1970(column: Column) -> np.ndarray:
     return np.where(np.isnat(moments), np.nan, moments.astype(np.int64) / 1e6)
 
 
+def is_period(entry: object) -> bool:
+    """Is it a period of pandas, such as a month? It is the date at which it begins."""
+    return type(entry).__name__ == "Period"
+
+
 def _as_datetime(entry: Any) -> np.datetime64:
     """One date without its zone, in UTC."""
+    entry = entry.to_timestamp() if is_period(entry) else entry
     entry = entry.to_pydatetime() if hasattr(entry, "to_pydatetime") else entry
     if getattr(entry, "tzinfo", None) is not None:
         entry = (entry - entry.utcoffset()).replace(tzinfo=None)
@@ -681,10 +686,18 @@ class UnknownCategoryWarning(UserWarning):
     """None of the entries of a column of categories is one that the fit has seen."""
 
 
+def _tables_of_records(kernel: Value) -> Iterator[Table]:
+    """The tables that see the records themselves, not the entries of one of their columns."""
+    if isinstance(kernel, Table):
+        yield kernel
+    elif not isinstance(kernel, Columns):
+        for _, child in kernel._children():
+            yield from _tables_of_records(child)
+
+
 def warn_of_unknown(kernel: Value, X: Sequence[Record]) -> None:
     """Warn of columns of categories in which several records, or all, have entries, and none that the fit has seen."""
-    tables = [value for value in all_values(kernel) if isinstance(value, Table)]
-    encodings = {name: encoding for table in tables for name, encoding in table.columns.items()}
+    encodings = {name: encoding for table in _tables_of_records(kernel) for name, encoding in table.columns.items()}
     unknown = []
     for name, encoding in encodings.items():
         if isinstance(encoding, Category | Ordered) and not isinstance(encoding.levels, str):

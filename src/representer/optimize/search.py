@@ -495,9 +495,28 @@ def system_alpha(system: System | RidgeData, candidates: Any = None, criterion: 
     low, high = system.alpha_range()
     if candidates is not None:
         return best_alpha(lambda alphas: system.path(alphas, criterion), low.new_tensor(candidates), refine=False)
+
+    def log_errors(alphas: Tensor) -> Tensor:
+        errors = system.path(alphas, criterion)
+        return errors.clamp(min=torch.finfo(errors.dtype).tiny).log() + indifference(alphas, *unit)
+
+    unit = system.alpha_unit()
     # A finer grid costs only products, unless every output needs eigenvectors of its own.
-    grid = log_spaced(low, high)
-    return best_alpha(lambda alphas: system.path(alphas, criterion), grid, refine=system.refinable)
+    alpha, value = best_alpha(log_errors, log_spaced(low, high), refine=system.refinable)
+    return alpha, math.exp(value - float(indifference(low.new_tensor(alpha), *unit)))
+
+
+# The precision of the prior on log alpha: a standard deviation of ten, a factor of 20,000.
+VAGUE = 0.01
+
+
+def indifference(alpha: Tensor, unit: Tensor, n: int) -> Tensor:
+    """v (log alpha − log unit)²/n, which decides alpha where the logarithm of a mean square of n errors does not.
+
+    −n/2 of that logarithm is a log-likelihood. With few landmarks, or with targets that are fitted exactly, alphas
+    differ by many orders and the errors only in their rounding; noise and deviations are then anything.
+    """
+    return VAGUE * (alpha / unit).log().square() / n
 
 
 # -- problems that are compared ----------------------------------------------------------------------------------------

@@ -692,21 +692,27 @@ def canonical(energy: LevelEnergy, solution: LevelSolution) -> LevelSolution:
         above = energy.kernels[j] if j < len(energy.kernels) else None
         sign = 1.0 if energy.etas[j] > 0 else -1.0
         vectors = torch.linalg.eigh(sign * solution.state.multipliers[j]).eigenvectors
-        rotated = _if_unseen(above, H, H @ vectors.flip(1))
-        peaks = rotated.gather(0, rotated.abs().argmax(0, keepdim=True)).sign()
-        hidden[j] = _if_unseen(above, rotated, rotated * torch.where(peaks == 0, 1.0, peaks)).contiguous()
+        rotated = H @ vectors.flip(1)
+        candidates = (_with_positive_peaks(rotated), rotated, _with_positive_peaks(H))
+        hidden[j] = next((columns for columns in candidates if _is_unseen(above, H, columns)), H).contiguous()
     return replace(solution, state=energy.at(hidden, coupled=solution.coupled))
 
 
-def _if_unseen(kernel: Kernel | None, before: Tensor, after: Tensor) -> Tensor:
-    """The new columns, if the kernel of the next level is the same for them."""
+def _with_positive_peaks(H: Tensor) -> Tensor:
+    """The columns with the signs that make the largest entry of each positive."""
+    peaks = H.gather(0, H.abs().argmax(0, keepdim=True)).sign()
+    return H * torch.where(peaks == 0, 1.0, peaks)
+
+
+def _is_unseen(kernel: Kernel | None, before: Tensor, after: Tensor) -> bool:
+    """Is the kernel of the next level the same for the new columns?"""
     if kernel is None:
-        return after
+        return True
     for rows in (slice(0, 200), slice(-200, None)):
         old, new = kernel._gram(before[rows], before), kernel._gram(after[rows], after)
         if (old - new).abs().max() > torch.finfo(old.dtype).eps ** 0.75 * old.abs().max():
-            return before
-    return after
+            return False
+    return True
 
 
 # -- encoder and decoder networks around the first level (section 3.3) -------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -15,6 +15,7 @@ from torch import Tensor
 from representer.approximation import Approximation, Falkon
 from representer.functions import Expansion, FeatureFunction
 from representer.linalg import NotPositiveDefiniteError
+from representer.notices import warn
 from representer.objectives.operator_valued import cross_validation
 from representer.operators import (
     DataDriven,
@@ -26,7 +27,17 @@ from representer.operators import (
     searched,
     silent_repairs,
 )
-from representer.optimize import Choice, Problem, SearchSettings, attraction, minimise, system_alpha
+from representer.optimize import (
+    Choice,
+    HistoryEntry,
+    Problem,
+    SearchSettings,
+    StoppingRule,
+    attraction,
+    indifference,
+    minimise,
+    system_alpha,
+)
 from representer.samples import Samples, least_noise, plain, replicate_scatter
 from representer.systems import Criterion, FittedSystem, RidgeData, factor_system, ridge_system
 from representer.systems.exact import Known, spectrum_beside_constants
@@ -34,6 +45,8 @@ from representer.systems.ridge import AlphaRule, RidgeScope, ridge_scope
 from representer.values import Packing, Positive
 
 OPERATOR = "operator__matrix"
+# A search ends at so much of its tolerance: its last steps are cheap, and make its end a matter of the data alone.
+POLISH = 1e-4
 
 # An operator is searched with the gaps in the targets for so many steps, unless more targets than these are known.
 GAPPED_STEPS, GAPPED_TARGETS = 15, 1_200
@@ -94,6 +107,20 @@ class RidgeSolution:
     function: Expansion | FeatureFunction
     system: FittedSystem
     choice: Choice
+    raised_from: float | None = None  # the alpha that was chosen, where replicates ask for a larger one
+
+
+def warn_of_raised(solutions: Sequence[object]) -> None:
+    """Say once of a fit that replicates have raised alpha, with the numbers of the kernel where they did it most."""
+    ridges = [own for own in solutions if isinstance(own, RidgeSolution)]
+    raised = [(own.system.alpha, own.raised_from) for own in ridges if own.raised_from is not None]
+    if raised:
+        alpha, before = max(raised, key=lambda pair: pair[0] / pair[1])
+        many = f" (of {len(raised)} kernels of the stack; the largest step is told)" if len(raised) > 1 else ""
+        warn(
+            f"alpha was raised from {before:.2g} to {alpha:.2g}{many}: samples with equal inputs differ by more than "
+            "the noise that it stood for. Give alpha a number to keep it."
+        )
 
 
 class RidgeProblem(Problem):
@@ -190,7 +217,7 @@ class RidgeProblem(Problem):
         return replace(choice, history=history, interrupted=interrupted)
 
     def _replicated(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """The scatter of targets with equal inputs, and its degrees of freedom; None where there are no such inputs."""
+        """The scatter of targets in each set of equal inputs, and its degrees of freedom; None where there are none."""
         block = self._seen.held
         if block is None or block.groups is None or self.model.criterion != "loo":
             return None
@@ -220,15 +247,16 @@ class RidgeProblem(Problem):
         if undecided:
             choice = replace(choice, alpha=system.alpha, value=system.value)
         if model.alpha is None and model.noise is not None:
-            system = system.raised(torch.from_numpy(model.noise), silent=True)
+            system = system.raised(torch.from_numpy(model.noise))
             choice = replace(choice, alpha=system.alpha)
-        replicated = self._replicated()
+        replicated, before = self._replicated(), system.alpha
         if replicated is not None:
             if model.alpha is None:
                 system = system.raised(torch.from_numpy(least_noise(*replicated)))
                 choice = replace(choice, alpha=system.alpha)
-            system = system.changed(replicated=replicated)
-        return RidgeSolution(system.function(), system.at_rest(), choice)
+            system = system.changed(replicated=(replicated[0].sum(0), replicated[1].sum(0)))
+        raised_from = before if system.alpha > before else None
+        return RidgeSolution(system.function(), system.at_rest(), choice, raised_from)
 
 
 @dataclass(frozen=True)
@@ -297,17 +325,22 @@ class Search:
             kernel, alpha = self.unpack(point)
             data = replace(self.data, kernel=kernel)
             value = cross_validation(data, alpha, criterion, known=self._known)
-            value = value.clamp(min=torch.finfo(point.dtype).tiny).log()
-            return value + self._penalty(point) if self.shrinkage else value
+            return value.clamp(min=torch.finfo(point.dtype).tiny).log() + self._penalty(point)
 
         values, gradients = zip(*(_differentiate(log_score, point) for point in points), strict=True)
         return torch.stack(values), torch.stack(gradients)
 
     def _penalty(self, point: Tensor) -> Tensor:
-        """1/n times what draws the positive hyperparameters to where the data put them.
+        """1/n times what draws the positive hyperparameters to where the data put them, and alpha to the size of k.
 
         The criterion is a mean square, so that −n/2 of its logarithm is a log-likelihood.
         """
+        weak = point.new_zeros(())
+        if not isinstance(self.alpha, float):
+            kernel, alpha = self.unpack(point)
+            weak = indifference(alpha, *replace(self.data, kernel=kernel).alpha_unit())
+        if not self.shrinkage:
+            return weak
         _, packing, raw = self._packed
         moved = point[: packing.size] - (raw if self.origin is None else self.origin)
         parts = moved.split([shape.numel() for shape in packing.shapes.values()])
@@ -316,20 +349,49 @@ class Search:
             for name, part in zip(packing.shapes, parts, strict=True)
             if isinstance(packing.constraints[name], Positive)
         ]
-        return sum(drawn, point.new_zeros(())) / len(self.data.Y)
+        return weak + sum(drawn, point.new_zeros(())) / len(self.data.Y)
 
     def minimised(self, settings: SearchSettings, criterion: object) -> Choice:
         """The point of least criterion."""
-        start = self.start(criterion)
-        result = minimise(lambda points: self.value_and_gradient(points, criterion), start, settings)
+        start, tol = self.start(criterion), float(settings.tol)
+        function = partial(self.value_and_gradient, criterion=criterion)
+        last = max(tol * POLISH, min(tol, 10.0 * torch.finfo(start.dtype).eps))
+        result = minimise(function, start, replace(settings, tol=last))
+        point = self._rounded(result.point, start, tol**0.5)
+        value = float(function(point[None])[0])
+        if not math.isfinite(value):  # on the edge of what can be factored
+            point, value = result.point, result.value
         with torch.no_grad():
-            learned, alpha = self.unpack(result.point)
-            penalty = float(self._penalty(result.point)) if self.shrinkage else 0.0
-        history = [entry._replace(value=math.exp(entry.value)) for entry in result.history]
+            learned, alpha = self.unpack(point)
+            value = math.exp(value - float(self._penalty(point)))  # the criterion itself
         told = result.converged or settings.deadline.was_missed  # the fit itself speaks of its time
+        told = told or _has_settled(result.history, tol)
         message = None if told else f"The search over hyperparameters: {result.message}."
-        value = math.exp(result.value - penalty)  # the criterion itself
+        history = [entry._replace(value=math.exp(entry.value)) for entry in result.history]
         return Choice(learned.numbers(), alpha.item(), value, history, result.interrupted, message)
+
+    def _rounded(self, point: Tensor, start: Tensor, step: float) -> Tensor:
+        """The point with logarithms that are whole numbers of steps from the start; others stay.
+
+        ``tol`` leaves more than a step open. The last digits of a search come from rounding, which units and the order
+        of columns change: without them, equal data in other units have the same hyperparameters.
+        """
+        packing = self._packed[1]
+        if not step > 0:
+            return point
+        logs = [isinstance(packing.constraints[name], Positive) for name in packing.shapes]
+        sizes = [shape.numel() for shape in packing.shapes.values()]
+        is_log = torch.tensor(logs, device=point.device).repeat_interleave(torch.tensor(sizes, device=point.device))
+        is_log = torch.nn.functional.pad(is_log, (0, len(point) - packing.size), value=True)  # alpha, where it is free
+        return torch.where(is_log, start + step * ((point - start) / step).round(), point)
+
+
+def _has_settled(history: list[HistoryEntry], tol: float) -> bool:
+    """Would a search have ended as converged with this tolerance, which is larger than its own?"""
+    values, rule = np.array([entry.value for entry in history]), StoppingRule(tol, 2)
+    calm = (values[1:] < values[:-1]) & rule.calm(values[:-1], values[1:])
+    flat = rule.stationary(values[-1:], np.array([[history[-1].gradient_norm]]))
+    return bool((calm[1:] & calm[:-1]).any() or flat.any())
 
 
 def _differentiate(function: Callable[[Tensor], Tensor], point: Tensor) -> tuple[Tensor, Tensor]:

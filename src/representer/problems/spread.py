@@ -65,11 +65,13 @@ class PredictiveSpread:
     ):
         self.noise: Any = alpha * len(Y)
         self.features: LandmarkFeatures | None = None
-        gram, known = None, kernel
+        gram, known, missed = None, kernel, None
         if landmarks is not None:
             assert isinstance(kernel, Decomposable)
             self.features = landmark_features(kernel.kernel, landmarks)
-            known, Z = Decomposable(Linear()), self.features(Z)
+            points = self.features(Z)
+            missed = self.features.missed(Z, points).to(Y)[:, None]
+            known, Z = Decomposable(Linear()), points
         elif isinstance(kernel, Decomposable) and not (kernel.domain == "vectors" and isinstance(Z, Tensor)):
             with silent_repairs():  # fit has said it
                 gram, kept = repaired_gram(kernel.kernel, Z)
@@ -80,10 +82,11 @@ class PredictiveSpread:
         fixed = factor_system(data, alpha)
         if residuals is None:
             residuals = Y - fixed.left_out()
-        moments = LeftOutMoments(Y, Y - residuals, fixed.left_out_variance(), groups, self.noise / w[:, None])
-        self.scale = moments.scale()
-        if replicated is not None:
-            scatter, freedom = (torch.from_numpy(values) for values in replicated)
+        variance = fixed.left_out_variance() if missed is None else fixed.left_out_variance() + missed
+        moments = LeftOutMoments(Y, Y - residuals, variance, groups, self.noise / w[:, None], missed)
+        self.scale, nothing = moments.scale(), np.zeros(Y.shape[1])
+        if replicated is not None or missed is not None:
+            scatter, freedom = (torch.from_numpy(values) for values in replicated or (nothing, nothing))
             self.scale, excess = moments.calibrated(self.noise, scatter, freedom)
             self.noise = self.noise * excess
         self.system = factor_system(replace(data, intercept=True), alpha) if intercept else fixed

@@ -26,6 +26,8 @@ from representer.systems import FittedSystem, StackedSystem
 # The share λ/(1 + λ) of the correlations between the residuals of different members is taken for noise, of up to so
 # many residuals; of more λ falls as 1/n, as the variance of a correlation does.
 DECORRELATION, FEW_RESIDUALS = 4.0, 100
+# Of classes, inverse cross entropies count as so many samples beside those that decide the weights.
+PRIOR_SAMPLES = 50.0
 # The precision of the prior on the logarithms of a member's lengthscales around their mean.
 SHRINKAGE = 4.0
 
@@ -35,21 +37,33 @@ class Stacking(ABC):
     """How left-out predictions (m, n, p) of the members decide their weights, and what their error is."""
 
     @abstractmethod
-    def weights(self, predictions: Tensor, block: Block, errors: list[float], optimism: np.ndarray) -> np.ndarray:
+    def weights(self, predictions: Tensor, block: Block, losses: list[Tensor], optimism: np.ndarray) -> np.ndarray:
         """Weights (m, p), or (m, 1) for all outputs: at least 0, and their sum over the members is one.
 
-        ``errors`` are those of the members, ``optimism`` (m,) the factors by which residuals are larger than they look.
+        ``losses`` are those of the members, ``optimism`` (m,) the factors by which they, or residuals, are larger than
+        they look.
         """
 
     @abstractmethod
+    def losses(self, predictions: Tensor, block: Block) -> Tensor:
+        """The loss of each prediction (n, p), or (n, 1) of all outputs; NaN where a target is missing."""
+
     def error(self, predictions: Tensor, block: Block) -> float:
-        """The error of predictions (n, p) of the targets."""
+        """The error of predictions (n, p) of the targets: their mean loss."""
+        return mean_loss(self.losses(predictions, block), block)
+
+
+def mean_loss(losses: Tensor, block: Block) -> float:
+    """The weighted mean of the losses that are known."""
+    w = losses.new_ones(len(losses)) if block.weights is None else block.weights.to(losses)
+    w, known = w.reshape(len(w), -1), ~losses.isnan()
+    return float((w * losses.nan_to_num(0.0)).sum() / (w * known).sum())
 
 
 class LeastSquares(Stacking):
     """The weights of least squared error, for each output."""
 
-    def weights(self, predictions: Tensor, block: Block, errors: list[float], optimism: np.ndarray) -> np.ndarray:
+    def weights(self, predictions: Tensor, block: Block, losses: list[Tensor], optimism: np.ndarray) -> np.ndarray:
         columns = []
         for j in range(block.Y.shape[1]):
             # Without its only observed target, an output has no prediction to judge.
@@ -61,11 +75,8 @@ class LeastSquares(Stacking):
             columns.append(simplex_weights(missed.cpu().double().numpy() * optimism))
         return np.stack(columns, 1)
 
-    def error(self, predictions: Tensor, block: Block) -> float:
-        squares = (predictions - block.Y.to(predictions)) ** 2
-        w = squares.new_ones(len(squares)) if block.weights is None else block.weights.to(squares)
-        w, known = w.reshape(len(w), -1), ~squares.isnan()
-        return float((w * squares.nan_to_num(0.0)).sum() / (w * known).sum())
+    def losses(self, predictions: Tensor, block: Block) -> Tensor:
+        return (predictions - block.Y.to(predictions)) ** 2
 
 
 def simplex_weights(missed: np.ndarray, decorrelation: float = DECORRELATION) -> np.ndarray:
@@ -97,28 +108,53 @@ def simplex_weights(missed: np.ndarray, decorrelation: float = DECORRELATION) ->
 
 
 class LogLoss(Stacking):
-    """Weights in inverse proportion to the cross entropy of each member's calibrated estimates of classes.
+    """The weights of greatest likelihood of the mixture of the members' calibrated estimates of classes, with a prior.
 
-    The weights of least cross entropy of all samples themselves are those of one member as soon as it is a little ahead
-    by chance, and worse for new samples than plain means.
+    Without one they are those of one member as soon as it is a little ahead by chance, and worse for new samples than
+    plain means. The prior is a Dirichlet one of ``PRIOR_SAMPLES`` samples around inverse cross entropies.
     """
 
-    def weights(self, predictions: Tensor, block: Block, errors: list[float], optimism: np.ndarray) -> np.ndarray:
-        shares = 1.0 / np.maximum(np.array(errors) * optimism, 1.0 / (len(block) + 2.0))
-        return (shares / shares.sum())[:, None]
+    def weights(self, predictions: Tensor, block: Block, losses: list[Tensor], optimism: np.ndarray) -> np.ndarray:
+        inverse = 1.0 / np.maximum([mean_loss(own, block) for own in losses] * optimism, 1.0 / (len(block) + 2.0))
+        expected = torch.cat(losses, 1).mT.numpy() * optimism[:, None]
+        shares = np.ones(len(block)) if block.weights is None else block.weights.cpu().double().numpy()
+        return mixture_weights(expected, shares / shares.mean(), PRIOR_SAMPLES * inverse / inverse.sum())[:, None]
 
-    def error(self, predictions: Tensor, block: Block) -> float:
+    def losses(self, predictions: Tensor, block: Block) -> Tensor:
         calibration = calibrate_embedding(predictions, block.Y, block.weights, sparing=True)
         p = (calibration(predictions.double().cpu().numpy()) * block.Y.cpu().numpy()).sum(1)
-        w = None if block.weights is None else block.weights.cpu().numpy()
-        return float(np.average(-np.log(np.maximum(p, np.finfo(float).tiny)), weights=w))
+        return -torch.from_numpy(np.log(np.maximum(p, np.finfo(float).tiny)))[:, None]
 
 
 class CodesLogLoss(LogLoss):
     """The same for regressions on codes −1 and 1 of the classes; one column stands for two classes."""
 
-    def error(self, predictions: Tensor, block: Block) -> float:
-        return super().error(class_estimates(predictions), replace(block, Y=class_estimates(block.Y)))
+    def losses(self, predictions: Tensor, block: Block) -> Tensor:
+        return super().losses(class_estimates(predictions), replace(block, Y=class_estimates(block.Y)))
+
+
+def mixture_weights(losses: np.ndarray, shares: np.ndarray, prior: np.ndarray) -> np.ndarray:
+    """The w (m,) on the simplex of greatest Σ_i s_i log Σ_m w_m exp(−ℓ_mi) + Σ_m a_m log w_m.
+
+    ``losses`` ℓ (m, n) are negative log-likelihoods of n samples with weights ``shares`` s, and ``prior`` a holds the
+    positive parameters of a Dirichlet prior. The sum is strictly concave, and expectation maximisation increases it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from representer.problems.stack import mixture_weights
+    >>> mixture_weights(np.array([[0.0], [0.0]]), np.ones(1), np.array([3.0, 1.0])).tolist()
+    [0.75, 0.25]
+    """
+    likelihood = np.exp(losses.min(0) - losses)
+    w = prior / prior.sum()
+    for _ in range(1000):
+        before, joint = w, w[:, None] * likelihood
+        w = (joint / joint.sum(0)) @ shares + prior
+        w /= w.sum()
+        if np.abs(w - before).max() < 1e-7:
+            break
+    return w
 
 
 # -- members ----------------------------------------------------------------------------------------------------------
@@ -319,10 +355,10 @@ class StackProblem(Problem):
             if len(weights) < len(self.problems):  # an interrupted search was the last
                 weights = weights / weights.sum(0)
             return StackedSystem(systems, weights, optimism), None, [None] * len(systems)
-        errors = [self.stacking.error(values, block) for values in predictions]
-        weights = self.stacking.weights(torch.stack(predictions), block, errors, optimism)
+        losses = [self.stacking.losses(values, block) for values in predictions]
+        weights = self.stacking.weights(torch.stack(predictions), block, losses, optimism)
         system = StackedSystem(systems, weights, optimism)
-        return system, (block, system.mean(predictions)), errors
+        return system, (block, system.mean(predictions)), [mean_loss(own, block) for own in losses]
 
     def _summary(
         self, fitted: Sequence[FittedMember], weights: np.ndarray, left_out: tuple[Block, Tensor] | None

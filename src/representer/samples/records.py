@@ -132,7 +132,7 @@ def frame_columns(X: Data) -> dict[Any, Any] | None:
         return dict(X)
     if hasattr(X, "column_names") and hasattr(X, "column"):  # pyarrow, whose own columns are chunks of scalars
         refuse_equal_names(X)
-        return {name: X.column(name).to_pylist() for name in X.column_names}
+        return {name: _of_pyarrow(X.column(name)) for name in X.column_names}
     if hasattr(X, "columns"):
         refuse_equal_names(X)
         return {name: X[name] for name in X.columns}
@@ -142,6 +142,29 @@ def frame_columns(X: Data) -> dict[Any, Any] | None:
         names = list(dict.fromkeys(name for row in X for name in row))
         return {name: [row.get(name, ABSENT) for row in X] for name in names}
     return None
+
+
+class Dictionary(list[Any]):
+    """The entries of a column of pyarrow that is declared to have levels, which its ``dtype`` says as others do."""
+
+    def __init__(self, entries: Sequence[Any], categories: Sequence[Any], ordered: bool):
+        super().__init__(entries)
+        self.categories, self.ordered = categories, ordered
+
+    @property
+    def dtype(self) -> Dictionary:
+        """What says which levels there are, and whether they have an order."""
+        return self
+
+
+def _of_pyarrow(column: Any) -> list[Any]:
+    """The entries of a column of pyarrow, which may be one chunk or several."""
+    entries = column.to_pylist()
+    if not hasattr(column.type, "ordered"):
+        return list(entries)
+    chunks = getattr(column, "chunks", [column])
+    levels = dict.fromkeys(level for chunk in chunks for level in chunk.dictionary.to_pylist())
+    return Dictionary(entries, list(levels), column.type.ordered)
 
 
 def refuse_equal_names(X: Data) -> None:

@@ -205,7 +205,7 @@ def groups_with_replicates(groups: np.ndarray | None, replicates: np.ndarray | N
 def replicate_scatter(
     Y: np.ndarray, replicates: np.ndarray, weights: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Σ w(y − ȳ)² (p,) of targets (n, p) around the means of those with equal inputs, and its degrees of freedom (p,).
+    """Σ w(y − ȳ)² (s, p) of targets (n, p) in each set of equal inputs, and its degrees of freedom (s, p).
 
     Missing targets are NaN.
 
@@ -215,34 +215,46 @@ def replicate_scatter(
     >>> from representer.samples import replicate_scatter
     >>> scatter, freedom = replicate_scatter(np.array([[0.0], [0.2], [5.0]]), np.array([0, 0, 1]))
     >>> scatter.round(6).tolist(), freedom.tolist()
-    ([0.02], [1.0])
+    ([[0.02], [0.0]], [[1.0], [0.0]])
     """
     known = ~np.isnan(Y)
     w = known * (1.0 if weights is None else np.asarray(weights, dtype=np.float64).reshape(len(Y), -1))
     _, members = np.unique(replicates, return_inverse=True)
-    sums, totals, sizes = (np.zeros((members.max() + 1, Y.shape[1])) for _ in range(3))
+    sums, totals, sizes, scatter = (np.zeros((members.max() + 1, Y.shape[1])) for _ in range(4))
     for total, values in ((sums, w * np.where(known, Y, 0.0)), (totals, w), (sizes, 1.0 * (w > 0))):
         np.add.at(total, members, values)
     means = sums / np.where(totals > 0, totals, 1.0)
-    scatter = (w * np.where(known, Y - means[members], 0.0) ** 2).sum(0)
-    return scatter, np.maximum(sizes - 1.0, 0.0).sum(0)
+    np.add.at(scatter, members, w * np.where(known, Y - means[members], 0.0) ** 2)
+    return scatter, np.maximum(sizes - 1.0, 0.0)
 
 
 def least_noise(scatter: np.ndarray, freedom: np.ndarray) -> np.ndarray:
     """A lower confidence limit (p,) of the variance of targets with equal inputs, at a weight of one.
 
-    It is the scatter within replicates over a quantile of χ²; with less than ``LEAST_FREEDOM`` degrees of freedom it
-    is 0.
+    It is the smaller of two. If all sets of replicates (s, p) have one variance, it is the scatter within them over
+    a quantile of χ². If some sets differ far more than the others, as molecules do that a kernel wrongly takes for
+    equal, it is the limit of the median variance by the sign test, in which a set has as many votes as degrees of
+    freedom. With less than ``LEAST_FREEDOM`` of these it is 0.
 
     Examples
     --------
     >>> import numpy as np
     >>> from representer.samples import least_noise
-    >>> least_noise(np.array([0.025, 0.025]), np.array([5.0, 1.0])).round(6).tolist()
-    [0.001657, 0.0]
+    >>> pairs = np.ones((20, 1))
+    >>> unlike = np.where(np.arange(20)[:, None] < 5, 100.0, 0.01)
+    >>> float(least_noise(pairs, pairs)[0].round(3)), float(least_noise(unlike, pairs)[0].round(3))
+    (0.532, 0.022)
     """
-    quantiles = special.chdtri(np.maximum(freedom, 1.0), 1.0 - CONFIDENCE)
-    return np.where(freedom >= LEAST_FREEDOM, scatter / quantiles, 0.0)
+    total = freedom.sum(0)
+    common = scatter.sum(0) / special.chdtri(np.maximum(total, 1.0), 1.0 - CONFIDENCE)
+    medians = scatter / special.chdtri(np.maximum(freedom, 1.0), 0.5)
+    order = np.argsort(medians, axis=0)
+    votes = np.take_along_axis(freedom, order, axis=0)
+    below = (votes.cumsum(0) - votes).astype(int)
+    # With this confidence, more votes than these are below the variance that half of them are below.
+    few = special.bdtr(below, np.maximum(total, 1.0).astype(int), 0.5) <= 1.0 - CONFIDENCE
+    typical = np.where(few & (votes > 0), np.take_along_axis(medians, order, axis=0), 0.0).max(0)
+    return np.where(total >= LEAST_FREEDOM, np.minimum(common, typical), 0.0)
 
 
 class Splitter(Protocol):

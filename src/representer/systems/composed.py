@@ -99,6 +99,9 @@ class ComposedSystem(FittedSystem):
         """The variance (m, p) of f_L + b at the images of new points."""
         return self.outer.variance(self._images(X))
 
+    def _variance_rounding(self) -> tuple[float, float]:
+        return self.outer._variance_rounding()
+
     def influence(self, X: Data) -> Tensor:
         """f(x) − f₋ₛ(x) (m, n, p) at new points with the inner functions held fixed."""
         return self.outer.influence(self._images(X))

@@ -438,6 +438,10 @@ class CellSystem(SummedSystem):
         """The alphas that the criterion in the RKHS of l can tell apart."""
         return self.in_rkhs.alpha_range()
 
+    def alpha_unit(self) -> tuple[Tensor, int]:
+        """The alpha with which a sample has as much noise as k(x, x) on average, and the number of samples."""
+        return self.in_rkhs.alpha_unit()
+
     def path(self, alphas: Tensor, criterion: Criterion = "loo") -> Tensor:
         """The criterion of the held samples in the RKHS of l for many alphas."""
         return self.in_rkhs.path(alphas, criterion)

@@ -505,6 +505,12 @@ class RidgeData:
         """The coefficients of a function of the training points that means the same at new ones."""
         return coefficients if self.stayed is None else self.stayed @ (self.stayed.mT @ coefficients)
 
+    def alpha_unit(self) -> tuple[Tensor, int]:
+        """The alpha with which a sample has as much noise as k(x, x) on average, and how many are left out in turn."""
+        n = len(self.Y) if self.groups is None else len(self.groups.unique())
+        average = (self.kernel.diag(self.X, self.Y.shape[1]) * self.columns).mean(0).max()
+        return average.clamp(min=torch.finfo(average.dtype).tiny ** 0.5) / n, n
+
     @torch.no_grad()
     def alpha_range(self) -> tuple[Tensor, Tensor]:
         """The alphas that a criterion can tell apart; few features, whose factor is at hand, have smaller ones."""

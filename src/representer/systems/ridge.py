@@ -131,13 +131,19 @@ class FittedSystem(System):
         """The prior's scale s² (p,), and how many times larger than alpha·Σw the noise is (p,)."""
         return self._judged_by_residuals()
 
+    @property
+    def _approximated(self) -> bool:
+        """May the features miss something of k(x, x)?"""
+        return self.features is not None and self.features.approximation is not None
+
     def _judged_by_residuals(self) -> tuple[Tensor, Tensor]:
         """Both, from samples that were left out and from replicates."""
         moments = self.left_out_moments()
-        if self.replicated is None or moments.noise is None or not self.alpha > 0:
+        if moments.noise is None or not self.alpha > 0 or (self.replicated is None and moments.missed is None):
             scale = moments.scale()
             return scale, torch.ones_like(scale)
-        scatter, freedom = (torch.from_numpy(values) for values in self.replicated)
+        nothing = np.zeros(moments.Y.shape[1])
+        scatter, freedom = (torch.from_numpy(values) for values in self.replicated or (nothing, nothing))
         return moments.calibrated(self.alpha * self.weight, scatter, freedom)
 
     def noise(self) -> Tensor:
@@ -226,19 +232,11 @@ class FittedSystem(System):
         note_residual("the equations of the fit", system.residual)
         return system
 
-    def raised(self, noise: Tensor, *, silent: bool = False) -> Self:
-        """The system at the least alpha from its own on at which the noise of every output has such a variance (p,).
-
-        A warning says so where that is a larger one, unless ``silent``.
-        """
+    def raised(self, noise: Tensor) -> Self:
+        """The system at the least alpha from its own on at which the noise of every output has such a variance (p,)."""
         system: Self = self
         while bool((system.noise() < noise.to(system.noise())).any()) and system.alpha < RAISED * self.alpha:
             system = system.changed(alpha=2.0 * system.alpha)
-        if system is not self and not silent:
-            warn(  # without numbers: what the members of a stack say is then the same, and said once
-                "alpha was raised to what the spread of samples with equal inputs asks for: they differ by more than "
-                "the noise that it stood for. Give alpha a number to keep it."
-            )
         return system
 
     @property
@@ -269,16 +267,19 @@ class LeftOutMoments:
     variance: Tensor
     groups: Tensor | None = None
     noise: Tensor | None = None  # what of the variance is noise, (n, p) or (n, 1)
+    missed: Tensor | None = None  # what of the variance is k(x, x) that features miss, (n, p) or (n, 1)
 
     def calibrated(self, unit: float, scatter: Tensor, freedom: Tensor) -> tuple[Tensor, Tensor]:
         """s² (p,), and how many times the noise should be larger (p,), by the likelihood of residuals and replicates.
 
         Left-out residuals say little of the noise at inputs that were measured before, and the scatter (p,) of
-        replicates with its degrees of freedom (p,) does; ``unit`` is the noise of a sample of weight one.
+        replicates with its degrees of freedom (p,) does; ``unit`` is the noise of a sample of weight one. Without
+        replicates, what features miss may turn out to be noise everywhere, at the landmarks, too.
         """
         assert self.noise is not None
         squares, latent = (self.Y - self.mean) ** 2, (self.variance - self.noise).clamp(min=0.0)
-        largest = max(1.0, 100.0 * float(latent.nanmean()) / unit)
+        largest = 1.0 if self.missed is None else 1.0 + float(self.missed.mean()) / unit
+        largest = max(largest, 100.0 * float(latent.nanmean()) / unit if bool(freedom.any()) else 1.0)
         scatter, freedom = scatter.to(squares), freedom.to(squares)
         scales, values, factors = [], [], torch.logspace(0.0, math.log10(largest), EXCESSES, dtype=squares.dtype)
         for factor in factors:
@@ -481,9 +482,15 @@ class ExactSystem(FittedSystem):
         """All samples of positive weight, and the prediction for each by the fit without its group."""
         return self._block, self._system.left_out()
 
+    @property
+    def _missed(self) -> Tensor | None:
+        """What features miss of K(x_i, x_i) (n, p), which is as uncertain at left-out samples as at new points."""
+        return self._features_of(self._block.X)[1] if self._approximated else None
+
     def left_out_variance(self) -> Tensor:
         """The variance (n, p) of y_i − f₋ₛ(x_i) in units of the prior's scale; NaN where a sample has no weight."""
         variance = self._system.left_out_variance()
+        variance = variance if self._missed is None else variance + self._missed
         return self._scattered(variance, variance.new_tensor(torch.nan))
 
     def leverage(self) -> Tensor:
@@ -512,7 +519,9 @@ class ExactSystem(FittedSystem):
         if data.mask is not None and self.fit_intercept:  # without its only target an output has no constant
             Y = torch.where(data.mask.sum(0) < 2, torch.nan, Y)
         noise = len(Y) * self.alpha / data.columns
-        return LeftOutMoments(Y, system.left_out(), system.left_out_variance(), data.groups, noise)
+        variance, missed = system.left_out_variance(), self._missed
+        variance = variance if missed is None else variance + missed
+        return LeftOutMoments(Y, system.left_out(), variance, data.groups, noise, missed)
 
     @cached_property
     def _calibration(self) -> tuple[Tensor, Tensor]:
@@ -524,6 +533,9 @@ class ExactSystem(FittedSystem):
 
     def alpha_range(self) -> tuple[Tensor, Tensor]:
         return self._judged.alpha_range()
+
+    def alpha_unit(self) -> tuple[Tensor, int]:
+        return self._judged.alpha_unit()
 
     @cached_property
     def refinable(self) -> bool:  # type: ignore[override]
@@ -704,12 +716,19 @@ class SummedSystem(FeatureSystem):
     def residual(self) -> float:
         return self.ridge.residual(self.alpha)
 
-    def alpha_range(self) -> tuple[Tensor, Tensor]:
+    @property
+    def _average(self) -> Tensor:
+        """The mean of k(x, x) over the samples, of the output with the largest."""
         ridge = self.ridge
         own = ridge.scales if ridge.rotation is None else ridge.rotation**2 @ ridge.scales  # its diagonal
-        trace = ridge.spectrum.values.sum() * own.max() / ridge.weight
-        low, high = shift_range(trace.to(self.features.map.dtype))
+        return ridge.spectrum.values.sum() * own.max() / ridge.weight
+
+    def alpha_range(self) -> tuple[Tensor, Tensor]:
+        low, high = shift_range(self._average.to(self.features.map.dtype))
         return low.double(), high.double()
+
+    def alpha_unit(self) -> tuple[Tensor, int]:
+        return self._average / self.n, self.n
 
     def _limit(self, held: int = 0) -> int | None:
         """What is left of the memory limit for blocks, beside the coordinates of so many held samples."""
@@ -749,6 +768,18 @@ class SummedSystem(FeatureSystem):
             residuals[rows], variances[rows], leverages[rows] = missed, variance, leverage
         return residuals, variances, leverages
 
+    def _unseen(self, inputs: Data, phi: Tensor) -> Tensor:
+        """What the features φ of prepared inputs miss of K(x, x) (m, p)."""
+        own = self.operator.as_matrix(self.ridge.cross.shape[1], self.ridge.cross).diagonal()
+        return self.features.map.missed(inputs, phi).to(own)[:, None] * own
+
+    def _missed(self, block: Block) -> Tensor | None:
+        """What features miss of K(x_i, x_i) (n, p), which is as uncertain at left-out samples as at new points."""
+        features, X = self.features.map, block.X
+        if not self._approximated:
+            return None
+        return by_rows(lambda rows: self._unseen(X[rows], features(X[rows])), len(block), 4 * 8 * features.n_features)
+
     def with_all_samples(self) -> Self:
         return self if self.samples is None else self.changed(held=self.samples)
 
@@ -777,29 +808,29 @@ class SummedSystem(FeatureSystem):
     def left_out_variance(self) -> Tensor:
         """The variance (n, p) of y_i − f₋ₛ(x_i) in units of the prior's scale, of the held samples."""
         held = self.block(self.held)
-        return torch.where(held.Y.isnan(), torch.nan, self._residuals(held)[1])
+        variance, missed = self._residuals(held)[1], self._missed(held)
+        return torch.where(held.Y.isnan(), torch.nan, variance if missed is None else variance + missed)
 
     def left_out_moments(self) -> LeftOutMoments:
         """The held samples, each of which was left out with its group."""
         held = self.block(self.held).positive_part()
-        residuals, variances, _ = self._residuals(held)
+        (residuals, variances, _), missed = self._residuals(held), self._missed(held)
+        variances = variances if missed is None else variances + missed
         Y = held.Y.to(residuals)
         w = Y.new_ones(len(Y)) if held.weights is None else held.weights.to(Y)
         noise = (self.alpha * self.weight / w)[:, None]
-        return LeftOutMoments(Y, Y.nan_to_num(0.0) - residuals, variances, held.groups, noise)
+        return LeftOutMoments(Y, Y.nan_to_num(0.0) - residuals, variances, held.groups, noise, missed)
 
     def variance(self, X: Data) -> Tensor:
         """The variance (m, p) of f + b at new points; what the features miss of k(x, x) counts as uncertain."""
         inputs, features = self.features.inputs(X), self.features.map
-        own = self.operator.as_matrix(self.ridge.cross.shape[1], self.ridge.cross).diagonal()
         frame = None if self.frame is None else self.frame.map(torch.from_numpy)
 
         def variances(rows: slice) -> Tensor:
             block = inputs[rows]
             phi = features(block)
-            missed = features.missed(block, phi)
             seen = phi if frame is None else frame(phi)
-            return self.ridge.variance(seen, self.alpha) + missed[:, None] * own
+            return self.ridge.variance(seen, self.alpha) + self._unseen(block, phi)
 
         return by_rows(variances, count(inputs), 4 * 8 * features.n_features)
 
@@ -902,7 +933,7 @@ class FalkonSystem(FeatureSystem):
     def residual(self) -> float:
         return self.error
 
-    def raised(self, noise: Tensor, *, silent: bool = False) -> Self:
+    def raised(self, noise: Tensor) -> Self:
         """The system itself, because its noise is not known."""
         return self
 
