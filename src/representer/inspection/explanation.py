@@ -355,6 +355,11 @@ def explain(function: Function, X: Data, top: int | None = None) -> Explanation:
         name: np.concatenate([getattr(block, name) for block in parts])
         for name in ("prediction", "contributions", "rest")
     }
+    if not np.isfinite(joined["prediction"]).all():
+        raise ValueError(
+            "The terms of these predictions leave the range of numbers: products of inputs are too large. Scale X, for "
+            "example by StandardScaler, and fit again."
+        )
     numbers = None if parts[0].numbers is None else np.concatenate([block.numbers for block in parts])
     terms = "features" if points is None else "samples"
     return replace(whole, numbers=numbers, terms=terms, **joined)
