@@ -119,8 +119,9 @@ def test_a_table_of_numbers_is_fitted_and_predicted(tmp_path: Path) -> None:
     done = invoke("predict", str(model), str(data), "--out", str(out), "--interval", "0.9")
     assert done.exit_code == 0, done.output
     header, *rows = [line.split(",") for line in out.read_text().splitlines()]
-    assert header == ["prediction", "lower", "upper"] and len(rows) == 2
-    for prediction, lower, upper in (map(float, row) for row in rows):
+    assert header == ["prediction", "lower", "upper", "support"] and len(rows) == 2
+    for prediction, lower, upper, support in (map(float, row) for row in rows):
+        assert 0.0 <= support <= 1.0
         width = upper - lower  # CV+ is an interval around the fits without a fold, near the prediction
         assert width > 0 and lower - width < prediction < upper + width
     data.write_text("zip,size\n11111,90\n")
@@ -190,6 +191,18 @@ def test_a_folder_with_other_files_is_not_written_to(tmp_path: Path) -> None:
     data = homes(tmp_path / "homes.csv")
     refused = invoke("fit", str(data), "--target", "price", "--out", str(tmp_path))
     assert refused.exit_code == 1 and "holds other files, such as 'homes.csv'" in refused.output
+
+
+def test_rows_unlike_the_training_data_are_told(tmp_path: Path) -> None:
+    X = np.linspace(0, 1, 30)[:, None]
+    path = OperatorRidge("rbf", alpha=0.1).fit(X, X[:, 0]).save(tmp_path / "m.representer")
+    data = tmp_path / "new.csv"
+    data.write_text("a\n0.5\n90\n")
+    plain = invoke("predict", str(path), str(data))
+    assert "1 of 2 rows are unlike the training data" in " ".join(plain.stderr.split())
+    assert plain.stdout.splitlines()[0] == "prediction"
+    far = invoke("predict", str(path), str(data), "--interval", "0.8").stdout.splitlines()[-1]
+    assert float(far.split(",")[-1]) < 0.01
 
 
 def test_predictions_that_cannot_be_made_write_nothing(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from representer import CollapsedComponentWarning, DeepKernelPCA
-from representer.notices import warn
+from representer.notices import noted_warnings, warn
 
 X = np.random.default_rng(0).standard_normal((8, 2))
 
@@ -43,3 +43,14 @@ def test_the_category_is_the_one_that_is_asked_for() -> None:
         warn("a level", CollapsedComponentWarning)
     with pytest.warns(UserWarning, match="look"):
         warn("look")
+
+
+def test_a_fit_says_the_same_once() -> None:
+    """Every kernel of a choice said that alpha was raised: the same warning up to six times in a fit."""
+    with warnings.catch_warnings(record=True) as caught, noted_warnings() as notes:
+        warnings.simplefilter("always")
+        for _ in range(3):
+            warn("alpha was raised")
+        warn("another one")
+    assert notes == ["alpha was raised", "another one"]
+    assert [str(warning.message) for warning in caught] == notes

@@ -394,7 +394,14 @@ def predict_table(model: Path, data: Path, out: Path | None, interval: float | N
         notes: list[str] = []
         try:
             with noted(notes):
-                answers = predictions(load(model), frame, interval).to_csv(index=False)
+                learner = load(model)
+                support = known_support(learner, frame)
+                answers = predictions(learner, frame, interval, support).to_csv(index=False)
+            if support is not None and (strange := int((support < learner.support_threshold_).sum())):
+                notes.append(
+                    f"{strange} of {len(frame)} rows are unlike the training data (support below "
+                    f"{learner.support_threshold_:.2g}): do not trust their predictions; --interval adds their support."
+                )
         finally:
             _print_notes(console, notes)
         if out is None:
@@ -462,18 +469,35 @@ def sides(shape: str) -> tuple[int, int]:
     return int(parts[0]), int(parts[1])
 
 
-def predictions(model: Any, frame: "pd.DataFrame", interval: float | None) -> "pd.DataFrame":
+def known_support(model: Any, frame: "pd.DataFrame") -> "pd.Series | None":
+    """How much of each row the training data explain; None where the model does not know, or its kernel says little."""
+    import pandas as pd
+
+    doubts: list[str] = []
+    try:
+        with noted(doubts):
+            support = pd.Series(model.support(frame))
+    except (AttributeError, ValueError):
+        return None
+    return None if any("k(x, x)" in doubt for doubt in doubts) else support
+
+
+def predictions(
+    model: Any, frame: "pd.DataFrame", interval: float | None, support: "pd.Series | None" = None
+) -> "pd.DataFrame":
     """The answers of a model: a prediction and its bounds, or a class, its probabilities and the classes in its set."""
     import pandas as pd
 
+    shown = {} if support is None or interval is None else {"support": support}
     if not hasattr(model, "classes_"):
         answers = {"prediction": model.predict(frame)}
         if interval is not None:
             answers["lower"], answers["upper"] = model.predict_interval(frame, interval).T
-        return pd.DataFrame(answers)
+        return pd.DataFrame(answers | shown)
     p = model.predict_proba(frame)
     answers = {"class": model.classes_[p.argmax(1)]}
     answers |= {f"probability of {label}": p[:, j] for j, label in enumerate(model.classes_)}
+    answers |= shown
     if interval is not None:
         inside = model.predict_set(frame, interval)
         answers["classes in the set"] = [" | ".join(map(str, model.classes_[row])) for row in inside]

@@ -33,12 +33,17 @@ def noted_warnings() -> Iterator[list[str]]:
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn at the innermost line that is neither this library's nor of a package that calls it for the user."""
+    """Warn at the innermost line that is neither this library's nor of a package that calls it for the user.
+
+    What is noted is said once: the members of a stack, and the kernels of a choice, would say the same.
+    """
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and _is_between(frame.f_code.co_filename, frame.f_globals.get("__name__", "")):
         frame, level = frame.f_back, level + 1
     notes = _notes.get()
-    if notes is not None and message not in notes:
+    if notes is not None:
+        if message in notes:
+            return
         notes.append(message)
     warnings.warn(message, category, stacklevel=level)
 

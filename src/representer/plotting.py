@@ -243,7 +243,10 @@ def contribution_bars(
     ax : Axes
         Where it was drawn.
     """
-    ax = ax or _matplotlib("pyplot").gca()
+    if ax is None:
+        pyplot = _matplotlib("pyplot")
+        ax = pyplot.gca()
+        pyplot.gcf().set_layout_engine("constrained")  # names are long
     heights = np.asarray(values, dtype=float)
     colors = [CLASSES[1] if value > 0 else CLASSES[5] for value in heights]
     places = np.arange(len(heights))

@@ -510,3 +510,41 @@ def test_columns_of_the_same_name_are_refused_by_name(kernel):
     frame = pd.DataFrame(rng.normal(size=(10, 2)), columns=["size", "size"])
     with pytest.raises(ValueError, match="different names; 'size'"):
         OperatorRidge(kernel).fit(frame, np.arange(10.0))
+
+
+BEYOND = [10**400, *range(19)]
+POINTS = np.random.default_rng(0).normal(size=(20, 2))
+
+
+@pytest.mark.parametrize("container", [list, lambda rows: np.array(rows, dtype=object), pd.DataFrame])
+def test_integers_beyond_the_range_of_numbers_are_refused(container):
+    """They were an OverflowError of Python, which names no data."""
+    for model in (OperatorRidge(), DeepKernelPCA([1]), StructuredPredictor("rbf", "linear")):
+        with pytest.raises(ValueError, match="an integer with 400 digits"):
+            model.fit(container([[number] for number in BEYOND]), POINTS)
+    with pytest.raises(ValueError, match="an integer with 400 digits"):
+        OperatorRidge().fit(POINTS, container([[number] for number in BEYOND]))
+    with pytest.raises(ValueError, match="an integer with 400 digits"):
+        OperatorRidge(alpha=0.1).fit(POINTS[:, :1], POINTS[:, 1]).predict(container([[number] for number in BEYOND]))
+
+
+def test_scores_of_dask_arrays_of_unknown_sizes_are_refused():
+    """They were told that ``len`` has failed."""
+    da = pytest.importorskip("dask.array")
+    X = da.from_array(POINTS, chunks=7)
+    some, labels = X[X[:, 0] > -9.0], POINTS[:, 0] > 0
+    classifier = EmbeddingClassifier(Gaussian(1.0), alpha=0.1, calibration=None)
+    for model in (OperatorRidge(Gaussian(1.0), alpha=0.1), classifier):
+        model.fit(POINTS, labels if hasattr(model, "calibration") else POINTS[:, 0])
+        assert np.isfinite(model.score(X, da.from_array(labels, chunks=7)))
+        with pytest.raises(ValueError, match=r"Call compute_chunk_sizes\(\)"):
+            model.score(some, labels)
+        with pytest.raises(ValueError, match=r"Call compute_chunk_sizes\(\)"):
+            model.score(X, y=some[:, 0] > 0)
+
+
+def test_no_quantiles_are_an_empty_answer_and_words_are_refused():
+    model = ConditionalMeanEmbedding("linear", criterion=None, alpha=0.1).fit(POINTS, POINTS[:, 0])
+    assert model.quantile(POINTS, []).shape == (20, 0)
+    with pytest.raises(ValueError, match="q must be a number or an array"):
+        model.quantile(POINTS, "median")

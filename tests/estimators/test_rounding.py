@@ -23,9 +23,9 @@ from representer import (
 )
 from representer.approximation import Landmarks, Nystroem
 from representer.estimators import base
-from representer.kernels import Columns, Delta, Gaussian, Laplacian, Linear, Matern, Polynomial
+from representer.kernels import Columns, Delta, Gaussian, Laplacian, Linear, Matern, Polynomial, TensorMatern
 from representer.notices import NumericalWarning
-from representer.operators import Decomposable, PrincipalComponents
+from representer.operators import Decomposable, Dense, PrincipalComponents
 from representer.systems import RidgeData, factor_system
 
 ALPHA = 1e-3
@@ -406,3 +406,36 @@ def test_huge_targets_of_nearly_dependent_landmarks_have_the_scaled_mean(unit):
     )
     expected = model.fit(near, y).predict(near)
     np.testing.assert_allclose(model.fit(near, unit * y).predict(near) / unit, expected, rtol=1e-9)
+
+
+def test_levels_of_products_without_digits_are_refused():
+    """Points of 1e-160 have squares that are no numbers of full precision: their components were NaN."""
+    with pytest.raises(ValueError, match="lose their digits"):
+        DeepKernelPCA([2, 1], [Linear().centered(), "linear"], random_state=0).fit(1e-160 * X)
+    with pytest.raises(ValueError, match="lose their digits"):  # its components were wrong
+        DeepKernelPCA([1], "linear", random_state=0).fit(1e-80 * X)
+
+
+def test_conjugate_gradients_say_that_landmarks_nearly_depend():
+    """Equal landmarks cancel in every product: another order of the samples had another answer, without a word."""
+    options = {"alpha": 1e-9, "solver": "cg", "fit_intercept": True, "random_state": 0}
+    model = OperatorRidge(TensorMatern(2, 2.0), approximation=Landmarks(X[[0, 0, 1, 1, 2, 3, 4, 5], :1]), **options)
+    with pytest.warns(NumericalWarning, match="landmarks nearly depend"):
+        model.fit(X[:, :1], y)
+    OperatorRidge(Laplacian(1.0), approximation=Landmarks(X[:3]), **options | {"alpha": ALPHA}).fit(X, y)
+
+
+def test_deviations_of_an_output_with_one_target_beside_a_constant_are_refused():
+    """Its variance without that target is infinite: rounding made it negative, and the deviation NaN."""
+    targets = np.array([[1.0, 1.0], [2.4, np.nan]])
+    model = OperatorRidge(Gaussian(1.0), Dense([[1.0, 0.4], [0.4, 0.8]]), alpha=1e-6, fit_intercept=True)
+    with pytest.raises(ValueError, match="deviations of output 1 are unknown"):
+        model.fit(X[:2], targets).predict(X[:2], return_std=True)
+
+
+def test_explanations_beyond_the_range_of_numbers_are_refused():
+    model = EmbeddingClassifier("linear", alpha=ALPHA, calibration=None, fit_intercept=True)
+    model.fit(1e160 * X, y > 0)
+    assert np.isfinite(model.decision_function(1e160 * Q)).all()
+    with pytest.raises(ValueError, match="leave the range of numbers"):
+        model.explain(1e160 * Q)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from representer import OperatorRidge
 from representer.inspection.intervals import (
     check_coverage,
     conformal_sets,
@@ -16,6 +17,7 @@ from representer.inspection.intervals import (
     upper_quantile,
     warn_of_few,
 )
+from representer.kernels import Gaussian
 
 RNG = np.random.default_rng(0)
 
@@ -86,3 +88,14 @@ def test_sets_are_those_of_a_loop_and_never_empty():
 def test_coverage_is_a_number_between_zero_and_one(coverage):
     with pytest.raises(ValueError, match="coverage must be a number between 0 and 1"):
         check_coverage(coverage)
+
+
+def test_intervals_far_away_are_as_wide_as_the_deviation_asks_for():
+    """Errors that do not depend on the deviation among the samples say nothing of places without samples."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3, 3, (120, 2))
+    y = np.sin(X[:, 0]) + 0.5 * X[:, 1] + 0.1 * rng.normal(size=120)
+    model = OperatorRidge(Gaussian(1.5)).fit(X, y)
+    near, far = np.diff(model.predict_interval([[0.0, 0.0], [50.0, 50.0]]))[:, 0] / 2.0
+    _, (close, away) = model.predict([[0.0, 0.0], [50.0, 50.0]], return_std=True)
+    assert away > 5.0 * close and near < 3.0 * close and away < far < 3.0 * away

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from scipy import sparse
 
+from representer import OperatorRidge
 from representer.kernels import Graph, suggest
 
 rng = np.random.default_rng(0)
@@ -196,3 +197,17 @@ def test_a_molecule_that_cannot_be_read_is_named_and_does_not_make_names_of_the_
     assert suggest(texts).findings[0].kind == "molecules"
     with pytest.raises(ValueError, match=r"C1CC"):
         suggest(texts).single(texts)
+
+
+def test_a_refused_frame_names_the_column_and_the_entry():
+    frame = pd.DataFrame({"size": [1.0, 2.0], "colour": ["red", "blue"], "when": pd.date_range("2020", periods=2)})
+    with pytest.raises(ValueError, match=r"dates or bytes such as '2020-01-01.*in column 'when'"):
+        OperatorRidge("rbf").fit(frame, [0.0, 1.0])
+    with pytest.raises(ValueError, match="strings such as 'red' in column 'colour'"):
+        OperatorRidge("rbf").fit(frame[["size", "colour"]], [0.0, 1.0])
+
+
+def test_gaps_in_new_rows_are_refused_with_a_kernel_that_takes_them():
+    model = OperatorRidge("rbf", alpha=0.1).fit([[0.0], [1.0]], [0.0, 1.0])
+    with pytest.raises(ValueError, match=r"contains NaN\. The kernel 'rbf' does not take gaps: fit with kernel='auto'"):
+        model.predict([[np.nan]])

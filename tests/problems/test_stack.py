@@ -97,6 +97,26 @@ def test_many_residuals_are_believed(rng):
     assert few[0] < 0.8 and many[0] > 0.95  # residuals that nearly agree but for their size: the smallest are best
 
 
+def test_members_of_fixed_kernels_are_believed_more_than_those_that_learned(rng):
+    """Weights of kernels that learn nothing but alpha are nearly least squares; one that learns brings λ back."""
+    X = rng.normal(size=(150, 2))
+    y = np.sin(3.0 * X[:, 0]) + 0.1 * rng.normal(size=150)
+    fixed = OperatorRidge(Stack([Gaussian(0.5), Gaussian(30.0)])).fit(X, y)
+    missed = np.column_stack([member - y for member in _left_out(fixed, X, y)])
+    np.testing.assert_allclose(fixed.weights_, by_slsqp(missed, 1.0 / 150), atol=1e-4)
+    learned = OperatorRidge(Stack([Gaussian(0.5), Gaussian("auto")])).fit(X, y)
+    assert learned.weights_.min() > 0.1
+
+
+def _left_out(model, X, y):
+    """The left-out predictions of each member, by the closed form of kernel ridge regression with a constant."""
+    n, one = len(X), np.ones((len(X), 1))
+    for kernel, alpha in zip(model.kernel_.kernels, model.kernel_.alphas, strict=True):
+        gram = kernel(torch.from_numpy(X), torch.from_numpy(X)).numpy() + n * float(alpha) * np.eye(n)
+        inverse = np.linalg.inv(np.block([[gram, one], [one.T, np.zeros((1, 1))]]))[:n, :n]
+        yield y - (inverse @ y) / np.diag(inverse)
+
+
 def test_members_that_miss_nothing_share_the_weight(rng):
     missed = np.column_stack([rng.normal(size=10), np.zeros(10), np.zeros(10)])
     assert simplex_weights(missed).tolist() == [0.0, 0.5, 0.5]

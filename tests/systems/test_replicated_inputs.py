@@ -132,8 +132,9 @@ def test_replicates_bound_the_noise_with_a_warning():
     """Means of pairs on a smooth curve ask for no noise, and the pairs themselves for 0.1: alpha rises."""
     inputs = np.repeat(np.linspace(-3, 3, 30), 2)[:, None]
     y = np.sin(inputs[:, 0]) + 0.1 * (-1.0) ** np.arange(60)
-    with pytest.warns(UserWarning, match="alpha was raised"):
+    with pytest.warns(UserWarning, match=r"alpha was raised from \S+ to \S+: samples") as told:
         model = OperatorRidge("laplacian").fit(inputs, y)
+    assert len(told) == 1 and f"to {model.alpha_:.2g}:" in str(told[0].message)
     deviation = float(model.system_.noise()[0].sqrt())
     least = np.sqrt(2 * 30 * 0.1**2 / 50.9)  # the 99 % quantile of χ² with 30 degrees of freedom
     assert least <= deviation < 1.5 * least

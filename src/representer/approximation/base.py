@@ -58,9 +58,13 @@ class FeatureMap(ABC):
         """The coefficients C of the columns with φ(x)ᵀΘ = columns(x)ᵀC."""
         return theta
 
+    def lost_share(self, theta: Tensor, constant: Tensor | float = 0.0) -> float:
+        """The share of φ(x)ᵀΘ + b that rounding may take where it is computed as columns(x)ᵀC + b."""
+        return 0.0
+
     def loses_digits(self, theta: Tensor, constant: Tensor | float = 0.0) -> bool:
         """Is φ(x)ᵀΘ + b worse known as columns(x)ᵀC + b?"""
-        return False
+        return not self.lost_share(theta, constant) <= torch.finfo(self.dtype).eps ** EXPANSION_DIGITS
 
     def transposed(self, sums: Tensor) -> Tensor:
         """Σ_i φ(x_i) v_iᵀ from Σ_i columns(x_i) v_iᵀ."""
@@ -75,6 +79,9 @@ class FeatureMap(ABC):
         return torch.finfo(self.dtype).eps * float(self.kernel._diag(X).max())
 
 
+# A function has coefficients on the landmarks, unless these lose more than ε to this power of its size: 4e-10 in double
+# precision. Then it is evaluated by its features, at the cost of a triangular solve.
+EXPANSION_DIGITS = 0.6
 # What a fitted transformer shows of the one that it holds.
 FITTED = ("kernel_", "approximation_error_", "landmarks_", "n_features_in_", "feature_names_in_", "_n_features_out")
 

@@ -154,9 +154,6 @@ def cluster_centres(kernel: Kernel, X: Tensor, m: int, seed: int) -> Tensor:
 
 Sampling = Literal["uniform", "leverage", "kmeans", "pivots", "entropy"]
 DEFAULT_LANDMARKS = 1000
-# A function has coefficients on the landmarks, unless these lose more than ε to this power of its size: 4e-10 in double
-# precision. Then it is evaluated by its features, at the cost of a triangular solve.
-EXPANSION_DIGITS = 0.6
 
 
 @dataclass(frozen=True)
@@ -239,17 +236,17 @@ class LandmarkFeatures(FeatureMap):
         """The C of φ(·)ᵀΘ = Σ_j k(·, z_j) c_j: a function of the features as an expansion in the landmarks."""
         return self.factor.back_solve(theta)
 
-    def loses_digits(self, theta: Tensor, constant: Tensor | float = 0.0) -> bool:
-        """Is ε Σ_j |k(x, z_j) c_j| too much beside the function's values, as of landmarks that nearly depend?
+    def lost_share(self, theta: Tensor, constant: Tensor | float = 0.0) -> float:
+        """ε Σ_j |k(x, z_j) c_j| beside the function's values: much of landmarks that nearly depend.
 
-        Of those with the constant, that is: much of the function may be there to be taken away by it.
+        The values are those with the constant: much of the function may be there to be taken away by it.
         """
         unit = power_of_two(theta.abs().amax(0))  # so that squares are in range
         theta, constant = theta / unit, constant / unit
-        root = self.factor.factor.square().sum(1).sqrt()  # √k(z, z)
+        root = torch.linalg.vector_norm(self.factor.factor, dim=1)  # √k(z, z)
         lost = torch.finfo(self.dtype).eps * root.max() * (root @ self.coefficients(theta).abs())
         values = (self.factor.factor @ theta + constant).square().mean(0).sqrt()  # at the landmarks
-        return not bool((lost <= torch.finfo(self.dtype).eps ** EXPANSION_DIGITS * values).all())
+        return float(torch.where(lost == 0, 0.0, lost / values).max())
 
     def constant(self) -> tuple[Tensor, int]:
         """The v of the least function vᵀφ that is the same at all landmarks, and where it has its largest part, 1."""

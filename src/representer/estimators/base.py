@@ -64,6 +64,8 @@ from representer.samples import (
     n_passed,
     plain,
     refuse_frames,
+    refuse_unknown_sizes,
+    refusing_huge_integers,
 )
 from representer.systems import StackedSystem
 from representer.systems.support import Support
@@ -111,7 +113,8 @@ def fitting(fit: Callable[..., Any]) -> Callable[..., Any]:
         vars(draft).update({name: value for name, value in vars(self).items() if not name.startswith("_cached")})
         vars(draft).pop("_samples_support", None)
         deadline = draft._deadline = Deadline(getattr(draft, "max_time", None))
-        managed(draft, *args, **kwargs)
+        with refusing_huge_integers([*args, *kwargs.values()]):
+            managed(draft, *args, **kwargs)
         del draft._deadline
         self.__dict__ = vars(draft)
         if deadline.was_missed:
@@ -131,7 +134,11 @@ def answering(method: Callable[..., Any]) -> Callable[..., Any]:
     def of_one_model(learner: object, *args: Any, **kwargs: Any) -> Any:
         model = object.__new__(type(learner))
         model.__dict__ = learner.__dict__  # the same one, which a fit replaces and does not change
-        return method(model, *args, **kwargs)
+        passed = [*args, *kwargs.values()]
+        if method.__name__ == "score":
+            refuse_unknown_sizes(passed)
+        with refusing_huge_integers(passed):
+            return method(model, *args, **kwargs)
 
     return of_one_model
 
@@ -170,7 +177,8 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
     def __init_subclass__(cls, **options: Any) -> None:
         """The public methods of the library's own learners answer by one model, but for those that change it."""
         super().__init_subclass__(**options)
-        own = vars(cls) if cls.__module__.startswith(f"{__package__}.") else {}
+        inherited = {"score": cls.score} if hasattr(cls, "score") else {}  # of scikit-learn's mixins
+        own = inherited | vars(cls) if cls.__module__.startswith(f"{__package__}.") else {}
         for name, method in list(own.items()):
             if isinstance(method, FunctionType) and not name.startswith(("_", "fit", "partial_fit", "set_", "get_")):
                 setattr(cls, name, answering(method))
@@ -434,9 +442,9 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
             self.feature_names_in_ = np.array(names, dtype=object)
 
     def _keep_means(self, X: np.ndarray) -> None:
-        """Remember the means of columns of numbers, where the kernel was chosen for them: gaps in new data get them."""
+        """Remember the means of columns of numbers, where gaps are allowed: those in new data get them."""
         self._column_means = None
-        if isinstance(self.kernel, str) and self.kernel == "auto":
+        if self.__sklearn_tags__().input_tags.allow_nan:
             with np.errstate(over="ignore", invalid="ignore"):
                 means = X.mean(0)
             self._column_means = means if np.isfinite(means).all() else None

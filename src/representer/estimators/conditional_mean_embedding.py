@@ -902,7 +902,10 @@ def _points(y: Data, d: int) -> np.ndarray:
 
 def _numbers(value: object, name: str) -> np.ndarray:
     """One number or an array (m,) of them, none NaN."""
-    numbers = np.atleast_1d(np.asarray(value, dtype=float))
+    try:
+        numbers = np.atleast_1d(np.asarray(value, dtype=float))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be a number or an array of shape (m,) of numbers; got {value!r:.60}.") from error
     if numbers.ndim != 1 or np.isnan(numbers).any():
         raise ValueError(
             f"{name} must be a number or an array of shape (m,) without NaN; got "

@@ -45,7 +45,7 @@ from representer.operators import (
     replicates,
 )
 from representer.optimize import learned_numbers
-from representer.problems.ridge import RidgeModel, RidgeProblem, RidgeSolution
+from representer.problems.ridge import RidgeModel, RidgeProblem, RidgeSolution, warn_of_raised
 from representer.problems.stack import (
     SHRINKAGE,
     LeastSquares,
@@ -456,6 +456,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         for message in (solution.choice.unconverged, solution.system.problem):
             if message is not None:
                 warn_unconverged(message)
+        warn_of_raised(solution.solutions if isinstance(solution, StackSolution) else [solution])
         if isinstance(solution, StackSolution):
             shares = [member.weights.max() * member.learned for member in solution.members]
             self._learned = float(sum(shares)) + len(shares) - 1.0

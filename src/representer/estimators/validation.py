@@ -88,7 +88,17 @@ def check_inputs(
         accepted = "csr" if takes_sparse(kernel) and domain == "vectors" else False
         gaps = domain == "vectors" and takes_gaps(kernel)
         finite = "allow-nan" if gaps or means is not None else True
-        X = validate_data(estimator, X, reset=reset, dtype=np.float64, accept_sparse=accepted, ensure_all_finite=finite)
+        try:
+            X = validate_data(
+                estimator, X, reset=reset, dtype=np.float64, accept_sparse=accepted, ensure_all_finite=finite
+            )
+        except ValueError as error:
+            if domain == "gram" or "contains NaN" not in str(error):
+                raise
+            raise ValueError(
+                f"{str(error).splitlines()[0]} The kernel {stated!r} does not take gaps: fit with kernel='auto' or "
+                "Missing(kernel), which do, or fill them first (for example with sklearn.impute.SimpleImputer)."
+            ) from error
         if domain == "gram" and reset:
             check_gram(X)
         if issparse(X):

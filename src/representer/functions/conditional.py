@@ -215,7 +215,7 @@ class ConditionalEmbedding(OutputFunction):
         def block(rows: slice) -> np.ndarray:
             steps = self._steps(X[rows], order, last)
             places = np.array([np.searchsorted(row, q - 1e-12, side="left") for row in steps])
-            return levels[np.minimum(places, len(levels) - 1).reshape(-1, len(q))]
+            return levels[np.minimum(places, len(levels) - 1).reshape(len(steps), len(q)).astype(int)]
 
         return self.in_blocks(block, X)
 

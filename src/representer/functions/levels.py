@@ -133,6 +133,12 @@ class DataLevel(Function):
                 f"The Gram matrix of {resolved!r} is not finite, or sums of its squares overflow. "
                 "Scale the data, or choose another kernel."
             )
+        least = (torch.finfo(gram.dtype).tiny / torch.finfo(gram.dtype).eps) ** 0.5
+        if 0 < gram.abs().max() < least:
+            raise ValueError(
+                f"The Gram matrix of {resolved!r} has no entry above {gram.abs().max():.1e}, and squares of "
+                f"numbers below {least:.1e} lose their digits. Scale the data, for example by StandardScaler."
+            )
         if gram.max() - gram.min() <= len(gram) * torch.finfo(gram.dtype).eps * diagonal.abs().max():
             raise ValueError(
                 f"{resolved!r} gives the same value for every pair of samples, to rounding: there is nothing to find "

@@ -74,9 +74,11 @@ KEPT_NUMBERS, KEPT_TERMS = 20_000_000, 50
 NEIGHBOURS = 5
 # What a notebook shows.
 SHOWN_QUERIES, SHOWN_TERMS = 5, 6
+# Contributions that are so many times as large as the prediction cancel, and are no reasons for it.
+CANCELLING = 10.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Explanation:
     """Predictions as sums: ``baseline``, the ``contributions`` of training samples, and the ``rest`` that is not kept.
 
@@ -243,6 +245,16 @@ class Explanation:
             facts.append(("support", f"{self.support[query]:.2f}"))
         return facts
 
+    def __repr__(self) -> str:
+        """The first queries, each in a line: what is predicted, and the largest terms."""
+        lines = [f"Explanation of {len(self)} predictions by {self.n_terms} {self.terms}"]
+        for query in range(min(SHOWN_QUERIES, len(self))):
+            names, values = self._named_terms(query, 3, self._shown_output(query))
+            facts = ", ".join(f"{word} {text}" for word, text in self._summary(query))
+            largest = ", ".join(f"{name} {value:+.4g}" for name, value in zip(names, values, strict=True))
+            lines.append(f"  {query}: {facts}; largest: {largest}")
+        return "\n".join(lines + ["  …"] * (len(self) > SHOWN_QUERIES))
+
     def _repr_html_(self) -> str:
         """The first queries in a notebook: what is predicted, and the largest terms as bars."""
         parts = [self._query_html(query) for query in range(min(SHOWN_QUERIES, len(self)))]
@@ -305,9 +317,13 @@ class Explanation:
         ax : Axes
             Where it was drawn.
         """
-        names, values = self._named_terms(query, k, self._shown_output(query) if output is None else output)
+        output = self._shown_output(query) if output is None else output
+        names, values = self._named_terms(query, k, output)
+        size = float(np.abs(self.prediction[query].reshape(-1)[output]))
+        cancel = float(np.abs(values).max(initial=0.0)) > CANCELLING * size
+        label = "contribution (large ones cancel: see influence)" if cancel else "contribution"
         title = ", ".join(f"{word} {text}" for word, text in self._summary(query))
-        return contribution_bars(names, values, title=title, ax=ax)
+        return contribution_bars(names, values, title=title, label=label, ax=ax)
 
 
 def _number(value: object) -> str:
@@ -339,6 +355,11 @@ def explain(function: Function, X: Data, top: int | None = None) -> Explanation:
         name: np.concatenate([getattr(block, name) for block in parts])
         for name in ("prediction", "contributions", "rest")
     }
+    if not np.isfinite(joined["prediction"]).all():
+        raise ValueError(
+            "The terms of these predictions leave the range of numbers: products of inputs are too large. Scale X, for "
+            "example by StandardScaler, and fit again."
+        )
     numbers = None if parts[0].numbers is None else np.concatenate([block.numbers for block in parts])
     terms = "features" if points is None else "samples"
     return replace(whole, numbers=numbers, terms=terms, **joined)

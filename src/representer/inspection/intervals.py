@@ -115,6 +115,24 @@ def local_power(sizes: Tensor, deviations: Tensor, masses: Tensor, coverage: flo
     return torch.tensor(POWERS, dtype=sizes.dtype)[torch.stack(widths).argmin(0)]
 
 
+def local_scales(deviations: Tensor, power: Tensor, known: Tensor) -> Tensor:
+    """What errors are multiplied by at new points: that power (p,) of the deviations (m, n, p) there.
+
+    Beyond the largest deviation (n, p) that is known of left-out samples, where these say nothing, it is proportional
+    to the deviation whatever the power. Inputs like the samples get there once in n + 1 times.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from representer.inspection.intervals import local_scales
+    >>> new = torch.tensor([1.0, 2.0, 20.0]).reshape(3, 1, 1)
+    >>> local_scales(new, torch.tensor([0.0]), torch.tensor([[1.0], [2.0]])).flatten().tolist()
+    [1.0, 1.0, 10.0]
+    """
+    largest = known.nan_to_num(0.0).amax(0).clamp(min=torch.finfo(known.dtype).tiny)
+    return deviations**power * (deviations / largest).clamp(min=1.0) ** (1.0 - power)
+
+
 def conformal_sets(scores: Tensor, own: Tensor, masses: Tensor, coverage: float) -> Tensor:
     """Which of c candidates at m new points cannot be excluded, (m, c): by jackknife+ or CV+ (Romano et al., 2020).
 
@@ -233,7 +251,9 @@ def left_out_intervals(system: FittedSystem | StackedSystem, X: Data, coverage: 
 
     def intervals(rows: slice) -> Tensor:
         mean, variance = system.observed_at(X[rows])
-        ends = jackknife_plus(mean.double(), variance.double() ** (power / 2) * errors, masses, level)
+        ends = jackknife_plus(
+            mean.double(), local_scales(variance.double().sqrt(), power, deviations) * errors, masses, level
+        )
         return ends.reshape(len(ends), 2 * p)
 
     return by_rows(intervals, count(X), 12 * 8 * errors.numel()).reshape(-1, p, 2)
@@ -267,7 +287,7 @@ def fold_intervals(
 
     def intervals(rows: slice) -> Tensor:
         centres, deviations = new[:, :, rows].permute(1, 2, 0, 3)[:, :, fold]
-        ends = jackknife_plus(centres, deviations**power * errors, masses, level)
+        ends = jackknife_plus(centres, local_scales(deviations, power, deviation) * errors, masses, level)
         return ends.reshape(len(ends), -1)
 
     return by_rows(intervals, new.shape[2], 12 * 8 * errors.numel()).reshape(-1, errors.shape[1], 2)

@@ -189,7 +189,8 @@ def refuse_non_numbers(data: Data, name: str, kernel: object = None) -> None:
     else:
         return
     if strange:
-        raise ValueError(_strangers_refused(name, array, strange, kernel))
+        columns = [] if array.ndim != 2 else list(getattr(data, "columns", ()))
+        raise ValueError(_strangers_refused(name, array, strange, kernel, columns))
 
 
 def _has_rows(data: Iterable[object]) -> bool:
@@ -197,22 +198,29 @@ def _has_rows(data: Iterable[object]) -> bool:
     return hasattr(data, "__array__") or (hasattr(data, "__len__") and hasattr(data, "__getitem__"))
 
 
-def _strangers_refused(name: str, array: np.ndarray, strange: list[object], kernel: object) -> str:
+def _strangers_refused(
+    name: str, array: np.ndarray, strange: list[object], kernel: object, columns: list[object]
+) -> str:
     """What to do with strings or dates where numbers are expected; ``array`` has at least one of them."""
-    return _advice_on_strangers(name, array, strange, kernel) + (
+    return _advice_on_strangers(name, array, strange, kernel, columns) + (
         " Or let the data decide: kernel='auto' takes columns and objects for what they are." if name == "X" else ""
     )
 
 
-def _advice_on_strangers(name: str, array: np.ndarray, strange: list[object], kernel: object) -> str:
+def _advice_on_strangers(
+    name: str, array: np.ndarray, strange: list[object], kernel: object, columns: list[object]
+) -> str:
     """What converts strings or dates, and the kernels that take them as they are."""
 
-    def refused(kind: str) -> str:
-        return f"{name} holds {kind} such as {str(strange[0])!r:.60}, where numbers are expected. "
+    def refused(kind: str, entry: object = strange[0]) -> str:
+        held = (own for own, values in zip(columns, array.T, strict=False) if any(v is entry for v in values))
+        where = "".join(f" in column {own!r}" for own in list(held)[:1])
+        return f"{name} holds {kind} such as {str(entry)!r:.60}{where}, where numbers are expected. "
 
     texts = [entry for entry in strange if isinstance(entry, str)]
-    if len(texts) < len(strange):
-        return refused("dates or bytes") + (
+    other = [entry for entry in strange if not isinstance(entry, str)]
+    if other:
+        return refused("dates or bytes", other[0]) + (
             f"Make numbers of dates first, for example {name}.astype('datetime64[s]').astype(float)."
         )
     if all(map(_is_number, texts)):

@@ -24,7 +24,7 @@ from representer.problems.composition import (
 )
 from representer.problems.deep import DeepModel, SeenSamples, Splits
 from representer.problems.depth import LARGEST_LAYER, DepthProblem, LightRegression, deepened
-from representer.problems.ridge import RidgeModel, RidgeProblem
+from representer.problems.ridge import RidgeModel, RidgeProblem, warn_of_raised
 from representer.problems.stack import SHRINKAGE, FittedMember, Stacking, StackProblem, StackSolution
 from representer.samples import Data, Samples, SparseRows, is_dask, plain
 from representer.systems import Criterion
@@ -251,7 +251,9 @@ class Machine:
         if self.layers != "auto" or shallow_data:
             weights = None if isinstance(stack.weights, str) else np.asarray(stack.weights, dtype=np.float64)
             shallow = StackProblem(problems, stacking, weights)
-            return shallow.solve(shallow.choose(shallow_settings))
+            solution = shallow.solve(shallow.choose(shallow_settings))
+            warn_of_raised(solution.solutions)
+            return solution
         assert n_features is not None
         loss = squared_loss(self.intercept)
 
@@ -268,7 +270,9 @@ class Machine:
             ]
 
         problem = DepthProblem(problems, stacking, deepen, settings)
-        return problem.solve(problem.choose(shallow_settings))
+        solution = problem.solve(problem.choose(shallow_settings))
+        warn_of_raised(solution.solutions)
+        return solution
 
     def _shallow(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -15,6 +15,7 @@ from torch import Tensor
 from representer.approximation import Approximation, Falkon
 from representer.functions import Expansion, FeatureFunction
 from representer.linalg import NotPositiveDefiniteError
+from representer.notices import warn
 from representer.objectives.operator_valued import cross_validation
 from representer.operators import (
     DataDriven,
@@ -106,6 +107,20 @@ class RidgeSolution:
     function: Expansion | FeatureFunction
     system: FittedSystem
     choice: Choice
+    raised_from: float | None = None  # the alpha that was chosen, where replicates ask for a larger one
+
+
+def warn_of_raised(solutions: Sequence[object]) -> None:
+    """Say once of a fit that replicates have raised alpha, with the numbers of the kernel where they did it most."""
+    ridges = [own for own in solutions if isinstance(own, RidgeSolution)]
+    raised = [(own.system.alpha, own.raised_from) for own in ridges if own.raised_from is not None]
+    if raised:
+        alpha, before = max(raised, key=lambda pair: pair[0] / pair[1])
+        many = f" (of {len(raised)} kernels of the stack; the largest step is told)" if len(raised) > 1 else ""
+        warn(
+            f"alpha was raised from {before:.2g} to {alpha:.2g}{many}: samples with equal inputs differ by more than "
+            "the noise that it stood for. Give alpha a number to keep it."
+        )
 
 
 class RidgeProblem(Problem):
@@ -232,15 +247,16 @@ class RidgeProblem(Problem):
         if undecided:
             choice = replace(choice, alpha=system.alpha, value=system.value)
         if model.alpha is None and model.noise is not None:
-            system = system.raised(torch.from_numpy(model.noise), silent=True)
+            system = system.raised(torch.from_numpy(model.noise))
             choice = replace(choice, alpha=system.alpha)
-        replicated = self._replicated()
+        replicated, before = self._replicated(), system.alpha
         if replicated is not None:
             if model.alpha is None:
                 system = system.raised(torch.from_numpy(least_noise(*replicated)))
                 choice = replace(choice, alpha=system.alpha)
             system = system.changed(replicated=(replicated[0].sum(0), replicated[1].sum(0)))
-        return RidgeSolution(system.function(), system.at_rest(), choice)
+        raised_from = before if system.alpha > before else None
+        return RidgeSolution(system.function(), system.at_rest(), choice, raised_from)
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,8 @@ from representer.samples import rows as limits
 from representer.systems import FittedSystem, StackedSystem
 
 # The share λ/(1 + λ) of the correlations between the residuals of different members is taken for noise, of up to so
-# many residuals; of more λ falls as 1/n, as the variance of a correlation does.
+# many residuals; of more λ falls as 1/n, as the variance of a correlation does. Members that have learned nothing but
+# alpha have honest residuals: that variance, 1/n, is all that is taken for noise.
 DECORRELATION, FEW_RESIDUALS = 4.0, 100
 # Of classes, inverse cross entropies count as so many samples beside those that decide the weights.
 PRIOR_SAMPLES = 50.0
@@ -44,6 +45,10 @@ class Stacking(ABC):
         they look.
         """
 
+    def of_fixed_kernels(self) -> Stacking:
+        """The same for members that have learned nothing but alpha."""
+        return self
+
     @abstractmethod
     def losses(self, predictions: Tensor, block: Block) -> Tensor:
         """The loss of each prediction (n, p), or (n, 1) of all outputs; NaN where a target is missing."""
@@ -60,8 +65,20 @@ def mean_loss(losses: Tensor, block: Block) -> float:
     return float((w * losses.nan_to_num(0.0)).sum() / (w * known).sum())
 
 
+@dataclass(frozen=True)
 class LeastSquares(Stacking):
-    """The weights of least squared error, for each output."""
+    """The weights of least squared error, for each output.
+
+    Parameters
+    ----------
+    decorrelation : float, default=4
+        λ of :func:`simplex_weights`.
+    """
+
+    decorrelation: float = DECORRELATION
+
+    def of_fixed_kernels(self) -> LeastSquares:
+        return LeastSquares(1.0 / FEW_RESIDUALS)
 
     def weights(self, predictions: Tensor, block: Block, losses: list[Tensor], optimism: np.ndarray) -> np.ndarray:
         columns = []
@@ -72,7 +89,7 @@ class LeastSquares(Stacking):
             if block.weights is not None:
                 own = block.weights if block.weights.ndim == 1 else block.weights[:, j]
                 missed = missed * own[known, None].to(missed).sqrt()
-            columns.append(simplex_weights(missed.cpu().double().numpy() * optimism))
+            columns.append(simplex_weights(missed.cpu().double().numpy() * optimism, self.decorrelation))
         return np.stack(columns, 1)
 
     def losses(self, predictions: Tensor, block: Block) -> Tensor:
@@ -332,7 +349,7 @@ class StackProblem(Problem):
         predictions = [own.left_out[1] for own in fitted if own.left_out is not None]
         block = None if fitted[0].left_out is None else fitted[0].left_out[0]
         optimism = 1.0 + OPTIMISM * np.array(learned) / self.samples.positive_part(pairwise=False).n
-        system, left_out, scores = self._weighed(systems, predictions, block, optimism)
+        system, left_out, scores = self._weighed(systems, predictions, block, optimism, searched=max(learned) > 1)
         kernels, operator = without_operator([own.kernel for own in fitted])
         parts = zip(kernels, fitted, system.weights, scores, strict=True)
         members = Members(
@@ -346,7 +363,13 @@ class StackProblem(Problem):
         return StackSolution(function, system, solutions, members, kernel, operator, summary, left_out)
 
     def _weighed(
-        self, systems: tuple[FittedSystem, ...], predictions: list[Tensor], block: Block | None, optimism: np.ndarray
+        self,
+        systems: tuple[FittedSystem, ...],
+        predictions: list[Tensor],
+        block: Block | None,
+        optimism: np.ndarray,
+        *,
+        searched: bool,
     ) -> tuple[StackedSystem, tuple[Block, Tensor] | None, Sequence[float | None]]:
         """The system with its weights, what it says of left-out samples, and the errors of the members for them."""
         if block is None:
@@ -355,8 +378,9 @@ class StackProblem(Problem):
             if len(weights) < len(self.problems):  # an interrupted search was the last
                 weights = weights / weights.sum(0)
             return StackedSystem(systems, weights, optimism), None, [None] * len(systems)
-        losses = [self.stacking.losses(values, block) for values in predictions]
-        weights = self.stacking.weights(torch.stack(predictions), block, losses, optimism)
+        stacking = self.stacking if searched else self.stacking.of_fixed_kernels()
+        losses = [stacking.losses(values, block) for values in predictions]
+        weights = stacking.weights(torch.stack(predictions), block, losses, optimism)
         system = StackedSystem(systems, weights, optimism)
         return system, (block, system.mean(predictions)), [mean_loss(own, block) for own in losses]
 

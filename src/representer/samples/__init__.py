@@ -22,7 +22,15 @@ from representer.samples.in_memory import (
     take,
 )
 from representer.samples.journal import Journal, close_journal, digest, open_journal, remembered
-from representer.samples.on_dask import OnDask, as_rows, largest_target, map_rows, refuse_frames, require_dask
+from representer.samples.on_dask import (
+    OnDask,
+    as_rows,
+    largest_target,
+    map_rows,
+    refuse_frames,
+    refuse_unknown_sizes,
+    require_dask,
+)
 
 # Names for the rooms below, which are no part of the room's pages.
 from representer.samples.records import ABSENT as ABSENT
@@ -75,6 +83,7 @@ from representer.samples.targets import (
     one_hot_on_dask,
     refuse_missing_labels,
     refuse_unknown,
+    refusing_huge_integers,
     require_targets,
     rows_of,
     target_unit,
@@ -147,6 +156,8 @@ __all__ = [
     "refuse_frames",
     "refuse_missing_labels",
     "refuse_unknown",
+    "refuse_unknown_sizes",
+    "refusing_huge_integers",
     "remembered",
     "replicate_scatter",
     "require_dask",

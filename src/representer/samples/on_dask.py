@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import reduce
@@ -58,6 +58,16 @@ def as_rows(collection: Data, name: str, *, sizes: bool = True) -> Data:
     if sizes and np.isnan(collection.shape[0]):
         raise ValueError(f"{name} has chunks of unknown sizes. Call {name}.compute_chunk_sizes() first.")
     return collection
+
+
+def refuse_unknown_sizes(collections: Iterable[Data]) -> None:
+    """Refuse Dask arrays whose numbers of rows are not known."""
+    for values in collections:
+        if is_dask(values) and hasattr(values, "rechunk") and np.isnan(values.shape[0]):
+            raise ValueError(
+                "A score needs to know how many samples there are, and a Dask array that it got has chunks of unknown "
+                "sizes. Call compute_chunk_sizes() of it first."
+            )
 
 
 def _refuse_words(frame: Any, name: str) -> None:

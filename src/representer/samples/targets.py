@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 from torch import Tensor
@@ -67,6 +69,23 @@ def target_unit(targets: np.ndarray, dtype: str) -> float:
         )
     low, high = SQUARED_SIZES if dtype == "float64" else (2.0**-40, 2.0**40)
     return 1.0 if largest == 0 or low < largest < high else 2.0 ** math.floor(math.log2(largest))
+
+
+@contextmanager
+def refusing_huge_integers(data: Iterable[object]) -> Iterator[None]:
+    """Refuse integers beyond the range of floating-point numbers, where a conversion of the data meets one."""
+    try:
+        yield
+    except OverflowError as error:
+        for values in data:
+            items = np.asarray(plain(values), dtype=object).ravel()
+            huge = next((v for v in items if isinstance(v, int) and abs(v) > sys.float_info.max), None)
+            if huge is not None:
+                raise ValueError(
+                    f"The data hold an integer with {math.log10(abs(huge)):.0f} digits, and numbers are computed with "
+                    f"up to {sys.float_info.max:.1e}. Leave that column out, take its logarithm, or read it as a text."
+                ) from error
+        raise
 
 
 def refuse_unknown(y: np.ndarray) -> None:

@@ -39,6 +39,7 @@ from representer.linalg import (
     thin_svd,
     woodbury,
 )
+from representer.linalg.resources import available_bytes
 from representer.notices import warn
 from representer.operators import (
     DataDriven,
@@ -1270,10 +1271,13 @@ def require_memory(data: RidgeData, *, learned: bool, searched: bool) -> None:
         factors = 1 if shared else len(data.patterns)
         elements = ((10 if learned else 3 if spectral else 1) + factors - 1) * n**2
     elements += 3 * n**2 if data.kernel.domain == "gram" else 0
+    free = available_bytes()
+    halved = data.Y.element_size() == 8 and free is not None and 4 * elements <= free
+    smaller = "fewer samples or dtype='float32'." if halved else "or fewer samples."
     require(
         elements * data.Y.element_size(),
         what=f"An exact fit to {n} samples",
-        advice="Use approximation=Nystroem(m), fewer samples or dtype='float32'.",
+        advice=f"Use approximation=Nystroem(m), {smaller}",
     )
 
 

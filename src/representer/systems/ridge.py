@@ -232,19 +232,11 @@ class FittedSystem(System):
         note_residual("the equations of the fit", system.residual)
         return system
 
-    def raised(self, noise: Tensor, *, silent: bool = False) -> Self:
-        """The system at the least alpha from its own on at which the noise of every output has such a variance (p,).
-
-        A warning says so where that is a larger one, unless ``silent``.
-        """
+    def raised(self, noise: Tensor) -> Self:
+        """The system at the least alpha from its own on at which the noise of every output has such a variance (p,)."""
         system: Self = self
         while bool((system.noise() < noise.to(system.noise())).any()) and system.alpha < RAISED * self.alpha:
             system = system.changed(alpha=2.0 * system.alpha)
-        if system is not self and not silent:
-            warn(  # without numbers: the members of a stack say the same, and the same is shown once
-                "alpha was raised to what the spread of samples with equal inputs asks for: they differ by more than "
-                "the noise that it stood for. Give alpha a number to keep it."
-            )
         return system
 
     @property
@@ -524,6 +516,8 @@ class ExactSystem(FittedSystem):
     def left_out_moments(self) -> LeftOutMoments:
         data, system = self._training, self._system
         Y = data.targets if data.mask is None else torch.where(data.mask, data.targets, torch.nan)
+        if data.mask is not None and self.fit_intercept:  # without its only target an output has no constant
+            Y = torch.where(data.mask.sum(0) < 2, torch.nan, Y)
         noise = len(Y) * self.alpha / data.columns
         variance, missed = system.left_out_variance(), self._missed
         variance = variance if missed is None else variance + missed
@@ -939,7 +933,7 @@ class FalkonSystem(FeatureSystem):
     def residual(self) -> float:
         return self.error
 
-    def raised(self, noise: Tensor, *, silent: bool = False) -> Self:
+    def raised(self, noise: Tensor) -> Self:
         """The system itself, because its noise is not known."""
         return self
 
@@ -1273,7 +1267,15 @@ class RidgeTask:
             intercept=self.intercept,
             limit=room_beside_sums(self.memory_limit, full.n_features, p, held=0, matrices=matrices),
         )
-        problem = solution.problem
+        problem, b = solution.problem, solution.intercept
+        found = solution.coefficients.to(full.dtype), 0.0 if b is None else b.to(full.dtype)
+        lost = full.lost_share(*found)
+        if lost > falkon.tol and full.loses_digits(*found):
+            warn(
+                f"Rounding of what conjugate gradients multiply is {lost:.1e} of the function, more than their "
+                f"tol={falkon.tol}: landmarks nearly depend. Use solver='direct', fewer landmarks, or a larger alpha.",
+                NumericalWarning,
+            )
         return FalkonSystem(
             alpha=alpha,
             fit_intercept=self.intercept,
