@@ -728,7 +728,8 @@ class SummedSystem(FeatureSystem):
         return low.double(), high.double()
 
     def alpha_unit(self) -> tuple[Tensor, int]:
-        return self._average / self.n, self.n
+        average = self._average
+        return average.clamp(min=torch.finfo(average.dtype).tiny ** 0.5) / self.n, self.n
 
     def _limit(self, held: int = 0) -> int | None:
         """What is left of the memory limit for blocks, beside the coordinates of so many held samples."""
