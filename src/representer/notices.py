@@ -19,6 +19,7 @@ class NumericalWarning(UserWarning):
 
 
 _notes: ContextVar[list[str] | None] = ContextVar("what was warned of", default=None)
+_silent: ContextVar[tuple[type[Warning], ...]] = ContextVar("what nobody is warned of", default=())
 
 
 @contextmanager
@@ -32,11 +33,23 @@ def noted_warnings() -> Iterator[list[str]]:
         _notes.reset(token)
 
 
+@contextmanager
+def silenced(category: type[Warning]) -> Iterator[None]:
+    """Nobody is warned of this inside, and it is not noted: it is said later, or was said before."""
+    token = _silent.set((*_silent.get(), category))
+    try:
+        yield
+    finally:
+        _silent.reset(token)
+
+
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
     """Warn at the innermost line that is neither this library's nor of a package that calls it for the user.
 
     What is noted is said once: the members of a stack, and the kernels of a choice, would say the same.
     """
+    if issubclass(category, _silent.get()):
+        return
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and _is_between(frame.f_code.co_filename, frame.f_globals.get("__name__", "")):
         frame, level = frame.f_back, level + 1

@@ -38,6 +38,7 @@ from representer.linalg.resources import (
     threads_for,
 )
 from representer.linalg.spectral import (
+    NEGLIGIBLE_SHARE,
     Eigenpairs,
     IndefiniteGramWarning,
     Product,
@@ -62,6 +63,7 @@ from representer.linalg.structured import (
 
 __all__ = [
     "BLOCK_BYTES",
+    "NEGLIGIBLE_SHARE",
     "NOT_FINITE",
     "Cholesky",
     "Eigenpairs",

@@ -8,9 +8,8 @@ the ridge alone.
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import overload
 
@@ -22,6 +21,7 @@ from torch import Tensor
 from representer.kernels import NAMES, Kernel, Pair, Stack, Table, Wrapped
 from representer.kernels import Callable as FunctionKernel
 from representer.linalg import IndefiniteGramWarning, eigh, repair_gram
+from representer.notices import silenced
 from representer.operators.base import Compound, Decomposable, OperatorKernel
 from representer.samples import Data, SparseRows, count, equal_rows, evenly_spaced, joined_groups, plain, take
 from representer.values import Value, all_values, map_children
@@ -103,12 +103,9 @@ def searched(kernel: Kernel, X: Data) -> Kernel:
     return Adapted(kernel.kernel, kernel.dtype, kernel.device)
 
 
-@contextmanager
-def silent_repairs() -> Iterator[None]:
+def silent_repairs() -> AbstractContextManager[None]:
     """Suppress warnings of repaired Gram matrices: of those in a search, or of one that was warned of before."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", IndefiniteGramWarning)
-        yield
+    return silenced(IndefiniteGramWarning)
 
 
 @dataclass(frozen=True)

@@ -510,7 +510,7 @@ def system_alpha(system: System | RidgeData, candidates: Any = None, criterion: 
 VAGUE = 0.01
 
 
-def indifference(alpha: Tensor, unit: Tensor, n: int) -> Tensor:
+def indifference(alpha: Tensor, unit: Tensor, n: float) -> Tensor:
     """v (log alpha − log unit)²/n, which decides alpha where the logarithm of a mean square of n errors does not.
 
     −n/2 of that logarithm is a log-likelihood. With few landmarks, or with targets that are fitted exactly, alphas

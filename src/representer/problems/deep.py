@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -18,7 +17,7 @@ from representer.approximation import Approximation
 from representer.functions import Composed, Expansion
 from representer.kernels import Precomputed
 from representer.linalg import (
-    IndefiniteGramWarning,
+    NEGLIGIBLE_SHARE,
     NotPositiveDefiniteError,
     conjugate_gradient,
     eigh,
@@ -170,12 +169,10 @@ def _with_first(composition: Composition, kernel: OperatorKernel) -> Composition
 
 def _is_indefinite(kernel: Any, data: Data) -> bool:
     """Would the Gram matrix of a scalar kernel be repaired with a warning, or refused?"""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", IndefiniteGramWarning)
-        try:
-            repair_gram(kernel.kernel._gram(data, None))
-        except (IndefiniteGramWarning, NotPositiveDefiniteError):
-            return True
+    try:
+        repair_gram(kernel.kernel._gram(data, None), tolerance=NEGLIGIBLE_SHARE)
+    except NotPositiveDefiniteError:
+        return True
     return False
 
 

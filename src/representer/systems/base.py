@@ -85,7 +85,7 @@ class System(ABC):
         """The alphas that a criterion can tell apart: from where it is rounding to where nothing is fitted."""
         raise self._unavailable("Criteria")
 
-    def alpha_unit(self) -> tuple[Tensor, int]:
+    def alpha_unit(self) -> tuple[Tensor, float]:
         """The alpha with which a sample has as much noise as k(x, x) on average, and how many are left out in turn.
 
         What is left out is a sample or a group, so that a sample of twice the weight counts as it does twice.

@@ -438,7 +438,7 @@ class CellSystem(SummedSystem):
         """The alphas that the criterion in the RKHS of l can tell apart."""
         return self.in_rkhs.alpha_range()
 
-    def alpha_unit(self) -> tuple[Tensor, int]:
+    def alpha_unit(self) -> tuple[Tensor, float]:
         """The alpha with which a sample has as much noise as k(x, x) on average, and the number of samples."""
         return self.in_rkhs.alpha_unit()
 

@@ -11,6 +11,7 @@ the root weights as unit vectors, one for each output: the Gram matrix is centre
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -20,7 +21,7 @@ import torch
 from torch import Tensor
 
 from representer.approximation import FeatureMap
-from representer.kernels import Kernel, Linear
+from representer.kernels import Kernel, Linear, Scaled
 from representer.linalg import (
     Cholesky,
     Eigenpairs,
@@ -42,6 +43,7 @@ from representer.linalg import (
 from representer.linalg.resources import available_bytes
 from representer.notices import warn
 from representer.operators import (
+    Adapted,
     DataDriven,
     Decomposable,
     DiagonalForm,
@@ -506,14 +508,16 @@ class RidgeData:
         """The coefficients of a function of the training points that means the same at new ones."""
         return coefficients if self.stayed is None else self.stayed @ (self.stayed.mT @ coefficients)
 
-    def alpha_unit(self) -> tuple[Tensor, int]:
-        """The alpha with which a sample has as much noise as k(x, x) on average, and how many are left out in turn."""
-        n = len(self.Y) if self.groups is None else len(self.groups.unique())
+    def alpha_unit(self) -> tuple[Tensor, float]:
+        """The alpha with which a sample has as much noise as k(x, x) on average, and how many are left out in turn.
+
+        These are infinitely many for linear kernels, so that the data alone decide: k(x, x) is a matter of the origin.
+        """
+        n: float = len(self.Y) if self.groups is None else len(self.groups.unique())
         average = (self.kernel.diag(self.X, self.Y.shape[1]) * self.columns).mean(0).max()
         average = average.clamp(min=torch.finfo(average.dtype).tiny ** 0.5) / n
-        if self.form is not None and any(has_few_features(kernel, self.X) for kernel in self.form.kernels):
-            n = 10**9  # k(x, x) is a matter of the origin: the data alone decide
-        return average, n
+        linear = self.form is not None and any(is_linear(kernel) for kernel in self.form.kernels)
+        return average, math.inf if linear else n
 
     @torch.no_grad()
     def alpha_range(self) -> tuple[Tensor, Tensor]:
@@ -555,6 +559,13 @@ def refuse_one_group(blocks: list[Tensor], n: int, intercept: bool) -> None:
 def has_few_features(kernel: Kernel, X: Data) -> bool:
     """Is the Gram matrix X Xᵀ with fewer features than samples, so that no n × n matrix is needed?"""
     return isinstance(kernel, Linear) and X.shape[-1] < X.shape[-2]
+
+
+def is_linear(kernel: Kernel) -> bool:
+    """Is this a linear kernel, but for its scale?"""
+    while isinstance(kernel, Scaled | Adapted):
+        kernel = kernel.kernel
+    return isinstance(kernel, Linear)
 
 
 def observation_patterns(observed: Tensor | None, outputs: Tensor, n: int) -> Iterator[tuple[Tensor, Tensor]]:

@@ -534,7 +534,7 @@ class ExactSystem(FittedSystem):
     def alpha_range(self) -> tuple[Tensor, Tensor]:
         return self._judged.alpha_range()
 
-    def alpha_unit(self) -> tuple[Tensor, int]:
+    def alpha_unit(self) -> tuple[Tensor, float]:
         return self._judged.alpha_unit()
 
     @cached_property
@@ -727,7 +727,7 @@ class SummedSystem(FeatureSystem):
         low, high = shift_range(self._average.to(self.features.map.dtype))
         return low.double(), high.double()
 
-    def alpha_unit(self) -> tuple[Tensor, int]:
+    def alpha_unit(self) -> tuple[Tensor, float]:
         average = self._average
         return average.clamp(min=torch.finfo(average.dtype).tiny ** 0.5) / self.n, self.n
 
