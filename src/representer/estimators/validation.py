@@ -95,9 +95,10 @@ def check_inputs(
         except ValueError as error:
             if domain == "gram" or "contains NaN" not in str(error):
                 raise
+            with_kernel = "" if stated is None else f" with kernel={stated!r}"
             raise ValueError(
-                f"{str(error).splitlines()[0]} The kernel {stated!r} does not take gaps: fit with kernel='auto' or "
-                "Missing(kernel), which do, or fill them first (for example with sklearn.impute.SimpleImputer)."
+                f"{str(error).splitlines()[0]} {type(estimator).__name__}{with_kernel} does not take gaps: fit with "
+                "kernel='auto' or Missing(kernel), which do, or fill them first (sklearn.impute.SimpleImputer)."
             ) from error
         if domain == "gram" and reset:
             check_gram(X)
