@@ -251,6 +251,24 @@ def test_units_of_y_scale_the_answer(name, unit):
         assert_close(deviations[1] / unit, deviations[0], 1e-6)
 
 
+@pytest.mark.parametrize("approximation", [None, Landmarks(X[:10])], ids=["exact", "cells"])
+@pytest.mark.parametrize("intercept", [False, True])
+def test_units_of_y_scale_intervals_of_an_embedding(approximation, intercept):
+    def fitted_in(unit):
+        options = {"approximation": approximation, "fit_intercept": intercept, "random_state": 0}
+        return ConditionalMeanEmbedding(Gaussian(0.9), alpha=1e-2, **options).fit(X, y * unit)
+
+    model = fitted_in(1.0)
+    expected = model.predict_interval(Q, 0.5)
+    for unit in (1e-200, 1e300):
+        other = fitted_in(unit)
+        assert_close(other.predict_interval(Q, 0.5) / unit, expected, 1e-8)
+        if unit > 1:
+            with pytest.raises(ValueError, match=r"variance .* beyond the range.*Scale y"):
+                other.var(Q)
+    assert_close(fitted_in(1e100).var(Q) / 1e200, model.var(Q), 1e-6)
+
+
 @pytest.mark.parametrize("unit", [1e-200, *SCALES, 1e200])
 @pytest.mark.parametrize("name", ["ridge", "deep"])
 def test_units_of_y_on_dask_scale_the_answer(name, unit):

@@ -635,6 +635,16 @@ def test_collapsed_codes_are_reported(curve):
         KernelAutoencoder(1, alpha=1e-2, encoder_alpha=1e3, random_state=0).fit(curve)
 
 
+@pytest.mark.parametrize("layers", [1, [3, 1, 3]])
+def test_codes_that_are_only_rounding_are_zero(layers):
+    points = 1e-100 * np.random.default_rng(0).normal(size=(20, 2))
+    options = {"alpha": 1e-2, "encoder_alpha": 1e-2, "n_restarts": 1, "max_iter": 4, "random_state": 0}
+    with pytest.warns(ConvergenceWarning, match="collapsed to a constant"):
+        model = KernelAutoencoder(layers, Laplacian(1e-100), Laplacian(1.0), **options).fit(points)
+    assert not model.transform(points).any()
+    np.testing.assert_allclose(model.reconstruct(points), np.tile(points.mean(0), (20, 1)), rtol=1e-12)
+
+
 def test_widths_are_learned_by_default_where_penalties_are(curve):
     options = {"n_restarts": 1, "random_state": 0, "max_iter": 20}
     by_default = KernelAutoencoder(1, **options).fit(curve)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 import naive
 from representer import OperatorRidge
-from representer.functions import Chain, Expansion, Layer
+from representer.functions import Chain, Composed, Expansion, Layer
 from representer.kernels import Callable, Delta, Gaussian, Kernel, Laplacian, Linear, Matern, Polynomial, Precomputed
 from representer.linalg import resources as memory
 from representer.operators import (
@@ -23,6 +23,7 @@ from representer.operators import (
     Diagonal,
     Identity,
     Operator,
+    Representation,
     Separate,
 )
 from representer.testing import check_gradient
@@ -524,3 +525,19 @@ def test_terms_do_not_depend_on_a_constant_of_the_kernel_beside_a_free_one():
     np.testing.assert_allclose(
         plain.contributions(X[:4])[..., 0], Gaussian(1.0)(X[:4], X) * plain.coefficients[:, 0], atol=1e-12
     )
+
+
+@pytest.mark.parametrize("size", [1.0, 1e3])
+def test_rounding_of_inner_terms_that_cancel_is_part_of_what_a_composition_has_lost(size: float) -> None:
+    """The error of single precision against double is within what is said to be lost, which is not far beyond it."""
+    anchors, signs = random(40, 2), torch.tensor([1.0, -1.0], dtype=DOUBLE).repeat(20)[:, None]
+    anchors[1::2] = anchors[::2] + 0.1 / size  # so that the sum is about as large for every size of the terms
+    inner = Expansion(Decomposable(Matern(2.5, 2.0)), anchors.float().double(), (size * signs).float().double())
+    Z = inner(anchors)
+    outer = Expansion(Decomposable(Gaussian(0.3 * float(Z.std()))), Z.float().double(), random(40, 1, seed=1))
+    single, exact = (Composed.of([inner, outer], Representation(t, None, False)) for t in (torch.float32, DOUBLE))
+    values = exact(NEW)
+    error = (single(NEW.astype(np.float32)) - exact(NEW.astype(np.float32))).abs().max() / values.abs().max()
+    lost = single.cancellation() * torch.finfo(torch.float32).eps
+    assert error <= lost <= 1e4 * error
+    assert (lost > 1e-2) == (size > 1) and single.outer.cancellation() < 1e3

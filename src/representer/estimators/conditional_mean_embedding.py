@@ -877,9 +877,9 @@ class ConditionalMeanEmbedding(KernelLearner):
 
 def _moments(model: ConditionalMeanEmbedding, X: Data) -> np.ndarray:
     """Means and standard deviations, of at least a hundredth of the targets' own, (2, m, p)."""
-    mean, var = (values.reshape(len(values), -1) for values in (model.mean(X), model.var(X)))
-    marginal = np.asarray(model.function_.anchors, dtype=np.float64).reshape(len(model.function_.anchors), -1).std(0)
-    return np.stack([mean, np.maximum(np.sqrt(var), 0.01 * marginal)])
+    moments = model.function_.distribution_moments(model._inputs(X), "predict_interval")
+    marginal = (model.function_.vectors("predict_interval") / moments.unit).std(0, correction=0) * moments.unit
+    return plain(torch.stack([moments.mean(), torch.maximum(moments.deviation(), 0.01 * marginal)]))
 
 
 def _checked(kernel: Kernel, values: object) -> Any:

@@ -266,8 +266,23 @@ class Composed(Function):
         )
 
     def cancellation(self, limit: int = 16, size: float = 0.0) -> float:
-        """That of the outer function, at a few of its own anchors."""
-        return self.outer.cancellation(limit, size)
+        """That of the outer function at a few of its own anchors, or what it makes of the rounding of inner terms."""
+        outer, points = self.outer.cancellation(limit, size), self.own_points(limit)
+        if points is None or not self.inner or np.isnan(outer):
+            return outer
+        values = self(points)
+        gaps = (self.at_image(self._rounded_image(points)) - values).abs().amax(0)
+        lost = gaps / values.abs().amax(0).clamp(min=size) / torch.finfo(values.dtype).eps
+        return max(outer, float(torch.where(gaps == 0, 1.0, lost).nan_to_num(torch.inf, torch.inf).max()))
+
+    def _rounded_image(self, X: Data) -> Tensor:
+        """The image under the inner functions if each rounds as its terms may round, up and down in turn."""
+        Z = X
+        for f in self.inner:
+            values, rounding = f(Z), f.magnitudes(Z)
+            signs = 1.0 - 2.0 * (torch.arange(values.numel(), device=values.device) % 2).reshape(values.shape)
+            Z = values + torch.finfo(values.dtype).eps * signs.to(values) * rounding
+        return Z
 
     def network(self) -> CompositionNetwork:
         """The composition as a ``torch.nn.Module`` on the processor."""

@@ -44,22 +44,42 @@ class Weighing(Protocol):
 
 @dataclass(frozen=True)
 class Moments:
-    """c, E[Y − c], E[(Y − c)²] and E[1] of conditional distributions; the last three are rows, one a distribution."""
+    """c, E[Z − c], E[(Z − c)²] and E[1] of conditional distributions of Y = u Z, whose squares are in range.
+
+    All but c and the unit u are rows, one a distribution.
+    """
 
     centre: Tensor
     first: Tensor
     second: Tensor
     total: Tensor
+    unit: Tensor
 
     def mean(self) -> Tensor:
-        """The means E[Y], one row a distribution."""
-        return self.first + self.centre * self.total
+        """The means E[Y], one row a distribution; refused beyond the range of numbers."""
+        return self._in_range(self.unit * (self.first + self.centre * self.total), "mean")
 
     def variance(self) -> Tensor:
-        """E[Y²] − E[Y]² through the centred targets, for the digits; clipped at zero."""
+        """E[Y²] − E[Y]², clipped at zero; refused beyond the range of numbers."""
+        return self._in_range(self.unit * (self.unit * self._variance()), "variance")
+
+    def deviation(self) -> Tensor:
+        """The standard deviations of Y, whose squares may be beyond the range of numbers."""
+        return self.unit * self._variance().sqrt()
+
+    def _variance(self) -> Tensor:
+        """E[Z²] − E[Z]² through the centred targets, for the digits; clipped at zero."""
         c, s = self.centre, self.total
         centred = self.second - self.first.square()
         return (centred + (1.0 - s) * (2.0 * c * self.first + c.square() * s)).clamp(min=0.0)
+
+    def _in_range(self, values: Tensor, name: str) -> Tensor:
+        if not bool(values.isfinite().all()):
+            raise ValueError(
+                f"The {name} of targets as large as {float(self.unit.max()):.0e} is beyond the range of numbers of "
+                f"{values.element_size()} bytes. Scale y: divide it by its largest absolute value before the fit."
+            )
+        return values
 
 
 @dataclass(frozen=True)
@@ -85,11 +105,13 @@ class ConditionalEmbedding(OutputFunction):
     shares : array (n,) or None for equal ones
         The weights of the distribution of all targets.
     moments : FeatureFunction or None
-        Where the y_i stand for cells: E[Y − c] and E[(Y − c)²] of all samples, (2d,).
+        Where the y_i stand for cells: E[Y − c] and E[(Y − c)²]/u of all samples, (2d,).
     centre : array (d,) or None
         That c.
     bandwidth : float or None
         The bandwidth of densities of targets of one dimension; None: Scott's rule for each distribution.
+    unit : float
+        The u of the moments, with which squares are in range.
     """
 
     weights: Any
@@ -103,6 +125,7 @@ class ConditionalEmbedding(OutputFunction):
     moments: Function | None = None
     centre: np.ndarray | None = None
     bandwidth: float | None = None
+    unit: float = 1.0
 
     def __call__(self, X: Data) -> Tensor:
         """w(x_i) as rows, (q, n)."""
@@ -171,14 +194,17 @@ class ConditionalEmbedding(OutputFunction):
         """
         Y = self.vectors(what)
         if self.moments is None or self.centre is None:
-            c = middle(Y)
-            both = self._combined(X, torch.cat([Y - c, (Y - c).square()], 1))
-            total = None if self.total_is_one else self._combined(X, torch.ones_like(Y[:, :1]))
+            unit = power_of_two(Y.abs().amax(0))
+            c = middle(Y / unit)
+            both = self._combined(X, torch.cat([Y / unit - c, (Y / unit - c).square()], 1))
         else:
-            c, both = self.representation.tensor(self.centre), self.moments(X)
-            total = None if self.total_is_one else self._combined(X, torch.ones_like(Y[:, :1]))
+            unit = Y.new_tensor(self.unit)
+            c, both = self.representation.tensor(self.centre) / unit, self.moments(X) / unit
         first, second = both[:, : len(c)], both[:, len(c) :]
-        return Moments(c, first, second, torch.ones_like(first[:, :1]) if total is None else total)
+        total = torch.ones_like(first[:, :1])
+        if not self.total_is_one:
+            total = self._combined(X, torch.ones_like(Y[:, :1]))
+        return Moments(c, first, second, total, unit)
 
     def network(self) -> torch.nn.Module:
         """The conditional mean E[Y | X = x] of vectors Y as a ``torch.nn.Module``."""

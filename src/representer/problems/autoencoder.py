@@ -612,6 +612,7 @@ class AutoencoderProblem(DeepRegression):
             if not interrupted and self._has_collapsed(inner):
                 inner = self._rescued(inner, choice.settings, generator)
                 collapsed = self._has_collapsed(inner)
+                inner = self._without_rounding(inner)
         chain, used = inner.problem.chain, inner.problem.composition
         assert chain is not None
         code = narrowest(used.layers)
@@ -639,6 +640,16 @@ class AutoencoderProblem(DeepRegression):
         principal = self.beginning.image
         assert principal is not None
         return bool(inner.images[-1].std(0).max() <= COLLAPSED * principal.std(0).max())
+
+    def _without_rounding(self, inner: InnerSolution) -> InnerSolution:
+        """Zero for layers whose images are, against kernel PCA, no more than rounding: the search cannot see them."""
+        chain, principal = inner.problem.chain, self.beginning.image
+        assert chain is not None and principal is not None
+        least = torch.finfo(principal.dtype).eps * principal.abs().max()
+        coordinates = chain.split(inner.point)
+        images = chain.images(coordinates)
+        layers = [C * bool(Z.abs().max() > least) for C, Z in zip(coordinates, images, strict=True)]
+        return replace(inner, point=flat(layers))
 
     # -- refits -------------------------------------------------------------------------------------------------------
     def with_samples(self, samples: Samples, inputs: Data, rows: np.ndarray) -> Self:

@@ -321,12 +321,6 @@ class CellStep(Step):
         centred = (Y.double() - self.centre.double()) / self.unit
         return torch.cat([centred, centred.square()], 1)
 
-    def restored(self, moments: np.ndarray) -> np.ndarray:
-        """Moments (..., 2d), in units of the outputs, of those that are summed."""
-        d = moments.shape[-1] // 2
-        with np.errstate(over="ignore"):  # of a variance beyond the range of numbers
-            return np.concatenate([self.unit * moments[..., :d], self.unit * (self.unit * moments[..., d:])], -1)
-
     def columns(self, Y: Tensor) -> Tensor:
         """The columns (n, width) whose regression is that of the sums: zeros and ones of the cells, and moments."""
         cells = torch.nn.functional.one_hot(self.numbers(Y), self.n_cells)
@@ -418,7 +412,7 @@ class CellSystem(SummedSystem):
         trust, far = Trust.of(points.some(limits.SUPPORT_ROWS)), sums.target_sum / sums.weight
         moments, r = function.moments, self.step.n_cells
         if isinstance(moments, FeatureFunction):
-            moments = fading(moments, trust, self.step.restored(far[r:]))
+            moments = fading(moments, trust, self.step.unit * far[r:])
         return replace(function, weights=fading(function.weights, trust, far[:r].copy()), moments=moments), None
 
     def influence(self, X: Data, values: Tensor | None = None) -> Tensor:
@@ -453,10 +447,11 @@ class CellSystem(SummedSystem):
         weights = FeatureFunction(self.features, C[:, :r].copy(), b[:r].copy())
         moments = None
         if self.targets.centre is not None:
-            moments = FeatureFunction(self.features, self.step.restored(C[:, r:]), self.step.restored(b[r:]))
+            moments = FeatureFunction(self.features, self.step.unit * C[:, r:], self.step.unit * b[r:])
         shares = (self.sums.target_sum[:r] / self.sums.weight).copy()
         intercept = self.fit_intercept
-        return replace(self.targets, weights=weights, moments=moments, shares=shares, total_is_one=intercept)
+        parts = {"weights": weights, "moments": moments, "shares": shares, "unit": self.step.unit}
+        return replace(self.targets, **parts, total_is_one=intercept)
 
     def regressed(self, samples: Samples, trust: Trust | None = None) -> FeatureFunction:
         """E[g(Y) | X = x] as a function of x from samples whose targets are g(y): their ridge regression.
