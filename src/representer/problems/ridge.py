@@ -29,11 +29,12 @@ from representer.operators import (
 )
 from representer.optimize import (
     Choice,
+    HistoryEntry,
     Problem,
     SearchSettings,
+    StoppingRule,
     attraction,
     indifference,
-    keep_going,
     minimise,
     system_alpha,
 )
@@ -354,13 +355,12 @@ class Search:
         """The point of least criterion."""
         start, tol = self.start(criterion), float(settings.tol)
         function = partial(self.value_and_gradient, criterion=criterion)
-        result = minimise(function, start, settings)
+        last = max(tol * POLISH, min(tol, 10.0 * torch.finfo(start.dtype).eps))
+        result = minimise(function, start, replace(settings, tol=last))
+        endless = result.history[-1].iteration >= settings.max_iter
+        if not (result.converged or result.interrupted) and (endless or not _has_settled(result.history, tol)):
+            result = minimise(function, start, settings)  # the last digits were asking for too much
         point, value = result.point, result.value
-        if result.converged:
-            last = max(tol * POLISH, min(tol, 10.0 * torch.finfo(start.dtype).eps))
-            polished = minimise(function, point, replace(settings, tol=last, callback=keep_going))
-            if polished.converged:  # else there is no bottom nearby, and the digits behind tol mean nothing
-                point, value = polished.point, polished.value
         rounded = self._rounded(point, start, tol**0.5)
         at_rounded = float(function(rounded[None])[0])
         if math.isfinite(at_rounded):  # else on the edge of what can be factored
@@ -369,6 +369,7 @@ class Search:
             learned, alpha = self.unpack(point)
             value = math.exp(value - float(self._penalty(point)))  # the criterion itself
         told = result.converged or settings.deadline.was_missed  # the fit itself speaks of its time
+        told = told or _has_settled(result.history, tol)
         message = None if told else f"The search over hyperparameters: {result.message}."
         history = [entry._replace(value=math.exp(entry.value)) for entry in result.history]
         return Choice(learned.numbers(), alpha.item(), value, history, result.interrupted, message)
@@ -387,6 +388,14 @@ class Search:
         is_log = torch.tensor(logs, device=point.device).repeat_interleave(torch.tensor(sizes, device=point.device))
         is_log = torch.nn.functional.pad(is_log, (0, len(point) - packing.size), value=True)  # alpha, where it is free
         return torch.where(is_log, start + step * ((point - start) / step).round(), point)
+
+
+def _has_settled(history: list[HistoryEntry], tol: float) -> bool:
+    """Would a search have ended as converged with this tolerance, which is larger than its own?"""
+    values, rule = np.array([entry.value for entry in history]), StoppingRule(tol, 2)
+    calm = (values[1:] < values[:-1]) & rule.calm(values[:-1], values[1:])
+    flat = rule.stationary(values[-1:], np.array([[history[-1].gradient_norm]]))
+    return bool((calm[1:] & calm[:-1]).any() or flat.any())
 
 
 def _differentiate(function: Callable[[Tensor], Tensor], point: Tensor) -> tuple[Tensor, Tensor]:
