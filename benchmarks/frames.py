@@ -176,7 +176,7 @@ def main() -> int:
         import skrub  # noqa: F401
     except ModuleNotFoundError:
         methods.remove("skrub")
-        console.print("skrub is not installed: pip install 'representer[bench]' has it.")
+        console.print("skrub is not installed: pip install 'representer[bench]' has it.", markup=False)
     warnings.simplefilter("ignore")
     path = writable_folder(options.out.parent) / options.out.name
     if options.fresh:
