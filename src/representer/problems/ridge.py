@@ -357,8 +357,8 @@ class Search:
         function = partial(self.value_and_gradient, criterion=criterion)
         last = max(tol * POLISH, min(tol, 10.0 * torch.finfo(start.dtype).eps))
         result = minimise(function, start, replace(settings, tol=last))
-        endless = result.history[-1].iteration >= settings.max_iter
-        if not (result.converged or result.interrupted) and (endless or not _has_settled(result.history, tol)):
+        ended = result.converged or result.interrupted or result.message.startswith("stopped by callback")
+        if not ended and (result.n_iter >= settings.max_iter or not _has_settled(result.history, tol)):
             result = minimise(function, start, settings)  # the last digits were asking for too much
         point, value = result.point, result.value
         rounded = self._rounded(point, start, tol**0.5)
