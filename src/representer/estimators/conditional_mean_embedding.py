@@ -12,7 +12,6 @@ import torch
 from sklearn.base import clone
 from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
 
 from representer.approximation import input_output_pair, needed_features
 from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting
@@ -35,7 +34,7 @@ from representer.functions.embedding import as_values, own_copy
 from representer.inspection.intervals import fold_intervals
 from representer.kernels import Gaussian, Kernel, as_kernel, is_bounded, is_several, kernels_of
 from representer.objectives.risk import embedding_risk_bound
-from representer.operators import original, replicates
+from representer.operators import left_out_together, original
 from representer.optimize import HistoryEntry, keep_going
 from representer.problems.conditional_embedding import (
     ConditionalModel,
@@ -46,7 +45,6 @@ from representer.problems.conditional_embedding import (
 )
 from representer.problems.embedding import (
     EmbeddingSettings,
-    on_device,
     require_groups,
 )
 from representer.samples import (
@@ -55,10 +53,9 @@ from representer.samples import (
     InMemory,
     OnDask,
     Samples,
-    SparseRows,
     as_rows,
     check_groups,
-    groups_with_replicates,
+    check_lengths,
     in_memory,
     is_dask,
     plain,
@@ -313,13 +310,12 @@ class ConditionalMeanEmbedding(KernelLearner):
         model = self._model(kernels[0], output)
         samples, targets, flat = self._samples(model, X, y, sample_weight, groups, reset=True)
         require_groups(samples.groups)
-        how = self._representation(sparse=isinstance(self.X_fit_, SparseRows))
+        how = self._representation(self.X_fit_)
         options: dict[str, Any] = {"flat": flat, "seed": seed, "inputs": self._kept_inputs(samples)}
         problems = [ConditionalProblem(samples, targets, self._model(k, output), how, **options) for k in kernels]
         settings, learned = self._settings(seed, callback), self._learns_output_kernel()
         problem, choice, solution = best_solution(problems, settings, learned=learned)
-        if choice.unconverged is not None:
-            warn_unconverged(choice.unconverged)
+        warn_unconverged(choice.unconverged)
         self.history_, self.n_iter_ = choice.history, choice.n_iter
         self.kernel_, self.output_kernel_ = original(choice.model), problem.embedding.kernel
         self._training_samples = None
@@ -338,17 +334,8 @@ class ConditionalMeanEmbedding(KernelLearner):
 
     def _settings(self, seed: int, callback: Callable[[HistoryEntry], bool]) -> EmbeddingSettings:
         """The arguments that say how to search."""
-        return EmbeddingSettings(
-            criterion=self.criterion,
-            max_iter=int(self.max_iter),
-            tol=float(self.tol),
-            n_restarts=int(self.n_restarts),
-            seed=seed,
-            verbose=int(self.verbose),
-            callback=callback,
-            deadline=self._deadline,
-            shrinkage=float(self.shrinkage),
-        )
+        shared = self._search_settings(seed, self.criterion, callback)
+        return EmbeddingSettings(**vars(shared), shrinkage=float(self.shrinkage))
 
     def _keep(self, solution: ConditionalSolution) -> None:
         """Keep the solution of a fit."""
@@ -369,10 +356,8 @@ class ConditionalMeanEmbedding(KernelLearner):
             kernels = kernels_of(
                 self.kernel, X, needed_features(self.approximation), compared=self.criterion is not None
             )
-            return [on_device(kernel, self.device) for kernel in kernels]
-        named = isinstance(self.kernel, str)
-        kernel = self.named_kernel(self.kernel) if named else as_kernel(self.kernel)
-        return [on_device(kernel.__sklearn_clone__().numbers(), self.device)]
+            return [self._own_kernel(kernel) for kernel in kernels]
+        return [self._own_kernel(self.kernel)]
 
     def _learns_output_kernel(self) -> bool:
         return isinstance(self.output_kernel, str) and self.output_kernel == "auto"
@@ -398,15 +383,10 @@ class ConditionalMeanEmbedding(KernelLearner):
         values, flat = self._targets(output, y)
         self._check_lengths(len(X), len(values))
         own = plain(X, copy=True) if reset else X
-        inputs = self._representation(sparse=isinstance(X, SparseRows)).inputs(kernel, own)
+        inputs = self._representation(X).inputs(kernel, own)
         weights, numbers = check_weights(sample_weight, X), check_groups(groups, len(X))
-        numbers = groups_with_replicates(numbers, replicates(kernel, inputs)) if reset else numbers
-        block = Block(
-            inputs,
-            torch.zeros(len(X), 0),
-            None if weights is None else how.tensor(weights),
-            None if numbers is None else torch.from_numpy(numbers),
-        )
+        numbers = left_out_together(kernel, inputs, numbers) if reset else numbers
+        block = how.block(inputs, np.zeros((len(X), 0)), weights, numbers)
         if reset:
             values = values if is_dask(values) else plain(values, copy=True)
             self.X_fit_, self.Y_fit_ = own, None if is_dask(values) else values
@@ -441,8 +421,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         return values, values.ndim == 1 and output.domain == "vectors"
 
     def _check_lengths(self, n: int, n_targets: int) -> None:
-        if n_targets != n:
-            raise ValueError(f"X and y have inconsistent numbers of samples: {n} and {n_targets}.")
+        check_lengths(n, n_targets)
         if n < 2 and self.criterion is not None:
             raise ValueError(
                 f"Found n_samples=1: criterion={self.criterion!r} leaves samples out, so that at least 2 are needed."
@@ -485,7 +464,6 @@ class ConditionalMeanEmbedding(KernelLearner):
         bound : float
             Mean loss + 2(2√κ r + r²)/√n + (√κ + r)²√(log(1/beta)/(2n)), κ = sup l(y, y), r = ‖f‖√(sup k(x, x)).
         """
-        check_is_fitted(self)
         loss, r, supremum, n = self.system_.risk()
         given = (self.kernel, self.output_kernel)
         unbounded = [kernel for kernel in (self.kernel_, self.output_kernel_) if not is_bounded(kernel)]
@@ -515,7 +493,6 @@ class ConditionalMeanEmbedding(KernelLearner):
         weights : ndarray of shape (n_queries, n_samples) or (n_queries, n_anchors)
             Some may be negative; with an intercept they sum to one.
         """
-        check_is_fitted(self)
         if is_dask(X):
             return self._lazily("weights", X, len(self.function_.anchors))
         return plain(self.function_(self._inputs(X)))
@@ -557,7 +534,6 @@ class ConditionalMeanEmbedding(KernelLearner):
             Fitted; its inputs are values of Y and its distributions are those of X. The kernels change places and keep
             their numbers; alpha is chosen anew unless it is a number.
         """
-        check_is_fitted(self)
         if self.X_fit_ is None or self.Y_fit_ is None or "gram" in (self.kernel_.domain, self.output_kernel_.domain):
             raise ValueError(
                 "posterior needs the training pairs themselves, which precomputed kernels, batches and Dask do not "
@@ -589,7 +565,6 @@ class ConditionalMeanEmbedding(KernelLearner):
         expectations : ndarray of shape (n_queries,) or (n_queries, p)
             One for each input.
         """
-        check_is_fitted(self)
         function = self.function_
         if samples is not None:
             regression, width = self._regressed(g, samples)
@@ -668,11 +643,9 @@ class ConditionalMeanEmbedding(KernelLearner):
         score : float
             The higher the better.
         """
-        check_is_fitted(self)
         targets = self._new_targets(y)
         inputs, new = self._inputs(X), self.function_.prepared(targets)
-        if len(targets) != len(inputs):
-            raise ValueError(f"X and y have inconsistent numbers of samples: {len(inputs)} and {len(targets)}.")
+        check_lengths(len(inputs), len(targets))
         return -float(self.function_.squared_errors(inputs, new).mean())
 
     # -- distributions of vectors -------------------------------------------------------------------------------------
@@ -707,7 +680,6 @@ class ConditionalMeanEmbedding(KernelLearner):
         return self._moment("var", X)
 
     def _moment(self, what: str, X: Data) -> np.ndarray:
-        check_is_fitted(self)
         flat = self.function_.flat
         if is_dask(X):
             return self._lazily(what, X, None if flat else self.function_.vectors(what).shape[1])
@@ -732,7 +704,6 @@ class ConditionalMeanEmbedding(KernelLearner):
         probabilities : ndarray of shape (n_queries, m)
             One row for each input.
         """
-        check_is_fitted(self)
         if is_dask(X):
             return self._lazily("cdf", X, np.size(y), y=y)
         return self.function_.cdf(self._inputs(X), _numbers(y, "y"))
@@ -752,7 +723,6 @@ class ConditionalMeanEmbedding(KernelLearner):
         quantiles : ndarray of shape (n_queries, m)
             One row for each input.
         """
-        check_is_fitted(self)
         if is_dask(X):
             return self._lazily("quantile", X, np.size(q), q=q)
         levels = _numbers(q, "q")
@@ -844,7 +814,6 @@ class ConditionalMeanEmbedding(KernelLearner):
 
     def _inputs(self, X: Data) -> Data:
         """New inputs, checked and prepared for the kernel."""
-        check_is_fitted(self)
         return self._new_inputs(X, self.kernel_)
 
     # -- attributes ---------------------------------------------------------------------------------------------------

@@ -447,7 +447,6 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         return None if len(self.classes_) == 2 else len(self.classes_)
 
     def _decisions(self, X: Data) -> np.ndarray:
-        check_is_fitted(self)
         return plain(self.function_(self._new_inputs(X, self.function_.kernel)))
 
     def decision_function(self, X: Data) -> np.ndarray:
@@ -483,9 +482,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
             frequent class.
         """
         if is_dask(X):
-            check_is_fitted(self)
             return self._lazily("predict", X, None, dtype=self.classes_.dtype)
-        check_is_fitted(self)
         inputs = self._new_inputs(X, self._data_kernel())
         decisions = plain(self.function_(inputs))
         numbers = self._chosen(decisions)
@@ -517,9 +514,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
             In the order of ``classes_``.
         """
         if is_dask(X):
-            check_is_fitted(self)
             return self._lazily("predict_proba", X, len(self.classes_), dtype=np.float64)
-        check_is_fitted(self)
         inputs = self._new_inputs(X, self._data_kernel())
         decisions = plain(self.function_(inputs))
         if self.calibration_ is None:
@@ -569,4 +564,3 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
     # -- the fitted composition ---------------------------------------------------------------------------------------
     transform_layers = DeepKernelRegressor.transform_layers
     deep_kernel_ = DeepKernelRegressor.deep_kernel_
-    to_torch = DeepKernelRegressor.to_torch

@@ -67,7 +67,6 @@ from representer.samples import (
     HeldSamples,
     OnDask,
     Samples,
-    SparseRows,
     TrainingSamples,
     check_left_out,
     check_noise,
@@ -122,7 +121,7 @@ class DeepLearner(Protocol):
     def loss(self) -> object:
         """The loss, or its name."""
 
-    def _representation(self, *, sparse: bool = False) -> Representation: ...
+    def _representation(self, X: Data = None) -> Representation: ...
     def _search_settings(self, seed: int, criterion: str) -> SearchSettings: ...
     def _dask_samples(
         self, kernel: OperatorKernel, X: Data, y: Data, sample_weight: Data = None, groups: Data = None
@@ -242,7 +241,7 @@ def deep_regression(
         learner.memory_limit,
         last=last_solution(learner, getattr(learner, "_unit", 1.0)),
     )
-    representation = learner._representation(sparse=isinstance(inputs, SparseRows))
+    representation = learner._representation(inputs)
     return DeepRegression(samples, model, representation, seed=seed, inputs=inputs)
 
 
@@ -256,7 +255,7 @@ def stack_solution(
 ) -> StackSolution:
     """Shallow fits with the kernels of a stack, and a composition beside them where the arguments let it be."""
     seed = seed_of(learner.random_state)
-    representation = learner._representation(sparse=isinstance(inputs, SparseRows))
+    representation = learner._representation(inputs)
     rule = FoldRule(learner.cv, seed, labels, limits.DEPTH_ROWS)
     settings = learner._search_settings(seed, learner.criterion)
     width = getattr(learner, "n_features_in_", None)
@@ -265,9 +264,7 @@ def stack_solution(
 
 def stack_attributes(solution: StackSolution, unit: float = 1.0) -> dict[str, Any]:
     """What deep learners keep of a fit in which the data decide on inner layers, by name; targets are in a unit."""
-    for message in (solution.choice.unconverged, solution.system.problem):
-        if message is not None:
-            warn_unconverged(message)
+    warn_unconverged(solution.choice.unconverged, solution.system.problem)
     deep, squared = accepted_composition(solution), unit * unit
     result = None if deep is None else deep.inner.result
     layers = [] if deep is None else [scalar_layer(layer) for layer in deep.composition.layers]
@@ -719,10 +716,8 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         if is_dask(X):
             if return_std:
                 raise ValueError("return_std=True is for data in memory; map it over the chunks yourself.")
-            check_is_fitted(self)
             width = None if self._flat else len(self.intercept_)
             return self._lazily("predict", X, width, dtype=self.intercept_.dtype)
-        check_is_fitted(self)
         X, f = self._new_inputs(X, self.function_.kernel), self.function_
         points = X if isinstance(f, Stacked) else f.images(X)[-1]
         mean = self._shaped(f(points) if isinstance(f, Stacked) else f.at_image(points))
@@ -821,7 +816,6 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         images : list of ndarray of shape (n_samples, size)
             What each layer but the outer one makes of X.
         """
-        check_is_fitted(self)
         f = self.function_.functions[-1] if isinstance(self.function_, Stacked) else self.function_
         images = f.images(self._new_inputs(X, self.function_.kernel)) if isinstance(f, Composed) else []
         return [plain(image) for image in images[1:]]

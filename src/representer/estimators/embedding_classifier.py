@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import torch
 from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
@@ -33,7 +32,7 @@ from representer.functions import Expansion, FeatureFunction, Stacked
 from representer.inspection.explanation import class_misfits
 from representer.kernels import Gaussian, Kernel, Stack, as_kernel, is_bounded, stack_of
 from representer.objectives.risk import radius_with_prior
-from representer.operators import Representation, original, replicates
+from representer.operators import Representation, left_out_together, original
 from representer.optimize import Choice, HistoryEntry, keep_going
 from representer.preimage.probabilities import (
     EmbeddingCalibration,
@@ -43,19 +42,17 @@ from representer.preimage.probabilities import (
     entropy_of,
 )
 from representer.problems.class_embedding import CRITERIA, ClassModel, ClassProblem, ClassSolution, solve_stack
-from representer.problems.embedding import EmbeddingSettings, on_device, require_groups
+from representer.problems.embedding import EmbeddingSettings, require_groups
 from representer.problems.stack import Members
 from representer.samples import (
-    Block,
     Data,
     InMemory,
     OnDask,
     Samples,
-    SparseRows,
     as_scipy,
     check_classes,
     check_groups,
-    groups_with_replicates,
+    check_lengths,
     in_memory,
     is_dask,
     one_hot,
@@ -322,7 +319,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
             inputs, how = None, self._representation()
         else:
             inputs, samples = self._samples_in_memory(kernel, X, y, sample_weight, groups)
-            how = self._sparse_representation(inputs)
+            how = self._representation(inputs)
         self._keep(self._solved(samples, kernel, how, inputs, self._iteration_callback()))
         self._n_samples = samples.n
         held, pairwise = self.system_.samples, kernel.domain == "gram"
@@ -373,9 +370,10 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         X = check_inputs(self, in_memory(X), kernel, reset=first)
         labels = self._batch_labels(X, in_memory(y), classes)
         weights = self._weights(X, labels, sample_weight)
-        how = self._sparse_representation(X)
-        block = Block(how.inputs(kernel, X), how.tensor(one_hot(labels, np.arange(len(self.classes_)))))
-        block = _weighted(block, weights, self._batch_groups(groups, len(labels), first=first), how).positive_part()
+        how = self._representation(X)
+        members = self._batch_groups(groups, len(labels), first=first)
+        Y = one_hot(labels, np.arange(len(self.classes_)))
+        block = how.block(how.inputs(kernel, X), Y, weights, members).positive_part()
         if first:
             solution = self._solved(InMemory(block), kernel, how, None, keep_going)
             solution = replace(solution, system=solution.system.changed(samples=None))
@@ -413,8 +411,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
             solution = solve_stack(problems, settings, None if isinstance(stack.weights, str) else stack.weights)
         else:
             solution = problems[0].solve(problems[0].choose(settings))
-        if solution.choice.unconverged is not None:
-            warn_unconverged(solution.choice.unconverged)
+        warn_unconverged(solution.choice.unconverged)
         return solution
 
     def _keep(self, solution: ClassSolution) -> None:
@@ -447,14 +444,8 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         if stack is not None:
             if self.start:
                 raise ValueError(f"start={self.start!r} is where the search of one kernel starts; a stack has several.")
-            kernels = [on_device(as_kernel(kernel), self.device) for kernel in stack.kernels]
-            return Stack(kernels, stack.weights, stack.alphas)
-        named = isinstance(self.kernel, str)
-        kernel = self.named_kernel(self.kernel) if named else as_kernel(self.kernel)
-        return on_device(kernel.__sklearn_clone__().numbers(), self.device)
-
-    def _sparse_representation(self, X: Data) -> Representation:
-        return self._representation(sparse=isinstance(X, SparseRows))
+            return Stack([self._own_kernel(kernel) for kernel in stack.kernels], stack.weights, stack.alphas)
+        return self._own_kernel(self.kernel)
 
     def _samples_in_memory(
         self, kernel: Kernel | Stack, X: Data, y: Data, sample_weight: Data, groups: Data
@@ -462,18 +453,16 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         X = check_inputs(self, X, kernel, reset=True)
         self.classes_, labels = encode(X, y)
         weights = self._weights(X, labels, sample_weight)
-        how = self._sparse_representation(X)
-        Y = how.tensor(one_hot(labels, np.arange(len(self.classes_))))
+        how = self._representation(X)
         inputs = how.inputs(kernel, X)
-        numbers = groups_with_replicates(check_groups(groups, len(labels)), replicates(kernel, inputs))
-        return X, InMemory(_weighted(Block(inputs, Y), weights, numbers, how))
+        numbers = left_out_together(kernel, inputs, check_groups(groups, len(labels)))
+        return X, InMemory(how.block(inputs, one_hot(labels, np.arange(len(self.classes_))), weights, numbers))
 
     def _samples_on_dask(self, kernel: Kernel | Stack, X: Data, y: Data, sample_weight: Data, groups: Data) -> OnDask:
         self.classes_, indicators = one_hot_on_dask(y)
         if self.class_weight is not None:
             sample_weight = self._weights_on_dask(indicators, sample_weight)
-        samples = self._dask_samples(kernel, X, indicators, sample_weight, groups)
-        return samples
+        return self._dask_samples(kernel, X, indicators, sample_weight, groups)
 
     def _weights(self, X: Data, labels: np.ndarray, sample_weight: Data) -> np.ndarray | None:
         """The weights of samples times those of their classes; None where all are equal."""
@@ -509,8 +498,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
             raise ValueError(f"classes={classes!r} are not those of the first call, {self.classes_.tolist()}.")
         labels = np.asarray(column_or_1d(plain(y)))
-        if len(labels) != len(X):
-            raise ValueError(f"X and y have inconsistent numbers of samples: {len(X)} and {len(labels)}.")
+        check_lengths(len(X), len(labels))
         strangers = np.setdiff1d(labels, self.classes_)
         if len(strangers):
             raise ValueError(f"y has labels that are not among the classes: {strangers[0].item()!r}.")
@@ -538,14 +526,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
 
     def _settings(self, seed: int, callback: Callable[[HistoryEntry], bool]) -> EmbeddingSettings:
         return EmbeddingSettings(
-            criterion=self.criterion,
-            max_iter=int(self.max_iter),
-            tol=float(self.tol),
-            n_restarts=int(self.n_restarts),
-            seed=seed,
-            verbose=int(self.verbose),
-            callback=callback,
-            deadline=self._deadline,
+            **vars(self._search_settings(seed, self.criterion, callback)),
             shrinkage=float(self.shrinkage),
             start=self.start or {},
             solver=self.solver,
@@ -574,7 +555,6 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         estimates : ndarray of shape (n_samples, n_classes)
             f(x) + b.
         """
-        check_is_fitted(self)
         if is_dask(X):
             return self._lazily("embedding", X, len(self.classes_))
         return plain(self.function_(self._new_inputs(X, self.kernel_)))
@@ -608,7 +588,6 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         y : ndarray of shape (n_samples,)
             The most probable class; that of the largest estimate, but for samples far from all others.
         """
-        check_is_fitted(self)
         if is_dask(X):
             return self._lazily("predict", X, None, dtype=self.classes_.dtype)
         inputs = self._new_inputs(X, self.kernel_)
@@ -633,7 +612,6 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         probabilities : ndarray of shape (n_samples, n_classes)
             In the order of ``classes_``.
         """
-        check_is_fitted(self)
         if is_dask(X):
             return self._lazily("predict_proba", X, len(self.classes_), kind=kind)
         inputs = self._new_inputs(X, self.kernel_)
@@ -712,7 +690,6 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         bound : float
             Training cross entropy + 4e·r + √(8 log(2/beta)/n): valid, and far above 1 on real data.
         """
-        check_is_fitted(self)
         if self._training_loss is None:
             raise ValueError("risk_bound needs the training loss, which a fit by batches does not have; use fit.")
         reasons = {
@@ -767,13 +744,3 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         """The landmarks of an approximation, or None where it has none."""
         check_is_fitted(self)
         return None if self.system_.features is None else self.system_.features.landmarks
-
-
-def _weighted(block: Block, weights: np.ndarray | None, groups: np.ndarray | None, how: Representation) -> Block:
-    """A block with its weights and groups as tensors."""
-    return Block(
-        block.X,
-        block.Y,
-        None if weights is None else how.tensor(weights),
-        None if groups is None else torch.from_numpy(groups),
-    )

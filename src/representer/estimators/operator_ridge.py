@@ -41,8 +41,8 @@ from representer.operators import (
     OperatorKernel,
     Representation,
     as_operator_kernel,
+    left_out_together,
     original,
-    replicates,
 )
 from representer.optimize import learned_numbers
 from representer.problems.ridge import RidgeModel, RidgeProblem, RidgeSolution, warn_of_raised
@@ -54,17 +54,14 @@ from representer.problems.stack import (
     StackSolution,
 )
 from representer.samples import (
-    Block,
     Data,
     InMemory,
     OnDask,
     Samples,
-    SparseRows,
     TrainingSamples,
     as_scipy,
     check_left_out,
     check_noise,
-    groups_with_replicates,
     in_memory,
     is_dask,
     is_flat,
@@ -402,8 +399,8 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         unit = target_unit(targets, self.dtype)
         self._unit = unit if reset else self._unit  # batches have that of the first
         targets = targets / self._unit
-        self._sparse = isinstance(X, SparseRows)
-        how = self._represented
+        how = self._representation(X)
+        self._sparse = how.sparse
         inputs = how.inputs(kernel, X)
         expected = kernel.n_outputs(inputs)
         if expected is not None and expected != targets.shape[1]:
@@ -416,11 +413,9 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         )
         if searched and reset:
             check_left_out(len(X), None)
-        w = None if weights is None else how.tensor(weights)
         if self.criterion == "loo":
-            numbers = groups_with_replicates(numbers, replicates(kernel, inputs))
-        members = None if numbers is None else torch.from_numpy(numbers)
-        return X, InMemory(Block(inputs, how.tensor(targets), w, members))
+            numbers = left_out_together(kernel, inputs, numbers)
+        return X, InMemory(how.block(inputs, targets, weights, numbers))
 
     def _with_noise(self, samples: InMemory, noise: Data) -> InMemory:
         """The samples with weights in inverse proportion to the variance of their noise; the median has weight one."""
@@ -453,9 +448,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
             solution = stack.solve(stack.choose(settings))
         else:
             solution = problems[0].solve(problems[0].choose(settings))
-        for message in (solution.choice.unconverged, solution.system.problem):
-            if message is not None:
-                warn_unconverged(message)
+        warn_unconverged(solution.choice.unconverged, solution.system.problem)
         warn_of_raised(solution.solutions if isinstance(solution, StackSolution) else [solution])
         if isinstance(solution, StackSolution):
             shares = [member.weights.max() * member.learned for member in solution.members]
@@ -466,7 +459,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
 
     @property
     def _represented(self) -> Representation:
-        return self._representation(sparse=self._sparse)
+        return replace(self._representation(), sparse=self._sparse)
 
     # -- the fitted function ------------------------------------------------------------------------------------------
     def _keep(self, solution: RidgeSolution | StackSolution) -> None:
@@ -598,7 +591,6 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         std : ndarray like y
             Only with ``return_std``.
         """
-        check_is_fitted(self)
         if is_dask(X):
             if return_std:
                 raise ValueError("return_std=True is for data in memory; map it over the chunks yourself.")
