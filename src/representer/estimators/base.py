@@ -43,7 +43,7 @@ from representer.inspection.intervals import FoldFits, check_coverage, class_set
 from representer.inspection.relevance import columns_to_ask, part_effects, sensitivities, total_effects
 from representer.inspection.report import Report, make_report
 from representer.inspection.rounding import lost_digits
-from representer.kernels import NAMES, Kernel, Stack, as_kernel, on_device
+from representer.kernels import NAMES, FeatureKind, Kernel, Stack, as_kernel, on_device
 from representer.linalg import RoundingNotes, noted_rounding, peak_bytes, row_blocks, threads_for
 from representer.notices import NumericalWarning, noted_warnings, warn
 from representer.operators import (
@@ -376,6 +376,12 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
     def _representation(self, X: Data = None) -> Representation:
         """The precision and the device of the learner's tensors, and the form of checked inputs."""
         return Representation(DTYPES[self.dtype], self.device, isinstance(X, SparseRows))
+
+    @property
+    def _needed_features(self) -> FeatureKind | None:
+        """The explicit features that kernels of the inputs must have for the approximation, or for a pair of them."""
+        inputs = self.approximation[0] if isinstance(self.approximation, tuple | list) else self.approximation
+        return getattr(inputs, "needs", None)
 
     def _own_kernel(self, kernel: object) -> Kernel:
         """A copy of a kernel with plain numbers, which no later change reaches; names mean what they do here."""

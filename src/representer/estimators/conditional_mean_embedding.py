@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 
-from representer.approximation import input_output_pair, needed_features
+from representer.approximation import input_output_pair
 from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting
 from representer.estimators.validation import (
     Check,
@@ -353,9 +353,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         They are copies with plain numbers: nothing that happens to the arguments later reaches the learner.
         """
         if isinstance(self.kernel, str) and is_several(self.kernel):
-            kernels = kernels_of(
-                self.kernel, X, needed_features(self.approximation), compared=self.criterion is not None
-            )
+            kernels = kernels_of(self.kernel, X, self._needed_features, compared=self.criterion is not None)
             return [self._own_kernel(kernel) for kernel in kernels]
         return [self._own_kernel(self.kernel)]
 
@@ -816,7 +814,6 @@ class ConditionalMeanEmbedding(KernelLearner):
         """New inputs, checked and prepared for the kernel."""
         return self._new_inputs(X, self.kernel_)
 
-    # -- attributes ---------------------------------------------------------------------------------------------------
     # -- why ----------------------------------------------------------------------------------------------------------
     def _explained_function(self) -> Function:
         return self.function_.mean_function()
@@ -832,6 +829,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         """How far, in the RKHS of the output kernel, each target is from the embedding that does without it."""
         return plain(self.system_.left_out_distances())
 
+    # -- attributes ---------------------------------------------------------------------------------------------------
     @property
     def landmarks_(self) -> Data:
         """The landmarks of an approximate fit among inputs, or None where it has none."""

@@ -34,11 +34,10 @@ from representer.operators import (
     OperatorKernel,
     Representation,
     as_operator_kernel,
-    replicates,
     takes_gaps,
     takes_sparse,
 )
-from representer.optimize import SearchSettings, in_squared_units, keep_going
+from representer.optimize import SearchSettings, in_squared_units
 from representer.problems.composition import (
     Composition,
     Loss,
@@ -55,7 +54,7 @@ from representer.problems.machines import (
     scalar_layer,
     without_search,
 )
-from representer.problems.spread import DeepSpread, Refits, deep_spread
+from representer.problems.spread import DeepSpread, regression_spread
 from representer.problems.stack import (
     LeastSquares,
     Members,
@@ -75,7 +74,6 @@ from representer.samples import (
     largest_target,
     noise_weights,
     plain,
-    replicate_scatter,
     require_targets,
     target_unit,
 )
@@ -602,7 +600,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         if solution.outer is not None:
             self.system_ = solution.outer.system
         elif loss.squared:
-            self.system_ = self._spread(solution)
+            self.system_ = regression_spread(solution, self.X_fit_)
         doubt = interpolation_doubt(self.function_, problem.seen) if self.loss == "interpolate" else None
         if doubt is not None:
             warn(doubt.message, ConvergenceWarning if doubt.misses else UserWarning)
@@ -673,25 +671,6 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
                 "is learned would be beyond the range of numbers. Divide y by its deviation, or use loss='squared'."
             )
         return 1.0
-
-    def _spread(self, solution: DeepSolution) -> DeepSpread:
-        """What standard deviations need; refits, where the inner layers are large, wait until somebody asks."""
-        refits, problem = None, solution.regression
-        seen = problem.seen
-        if not problem.inner_is_small and len(seen) > 1:
-            folds = [(a.numpy(), b.numpy()) for a, b in problem.splits.folds(None)]
-            settings = replace(solution.choice.settings, verbose=0, callback=keep_going)
-            refits = Refits(solution.composition, settings, folds, problem.scope.approximation)
-        return replace(deep_spread(solution, self.X_fit_, refits), replicated=self._replicated(seen))
-
-    def _replicated(self, seen: SeenSamples) -> tuple[np.ndarray, np.ndarray] | None:
-        """The scatter of targets with equal inputs, and its degrees of freedom, at weights of mean one."""
-        numbers = None if seen.groups is None else replicates(self.function_.kernel, seen.block.X)
-        if numbers is None:
-            return None
-        weights = None if seen.weights is None else seen.weights / seen.weights.mean()
-        scatter, freedom = replicate_scatter(plain(seen.block.Y).astype(np.float64), numbers, weights)
-        return scatter.sum(0), freedom.sum(0)
 
     def predict(self, X: Data, return_std: bool = False) -> Any:
         """Predict targets.

@@ -13,9 +13,10 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from representer.approximation import Approximation, needed_features
+from representer.approximation import Approximation
 from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting
 from representer.estimators.base import predict_set as class_sets_of
+from representer.estimators.operator_ridge import OperatorRidge
 from representer.estimators.validation import (
     Check,
     check_alpha,
@@ -49,7 +50,6 @@ from representer.samples import (
     InMemory,
     OnDask,
     Samples,
-    as_scipy,
     check_classes,
     check_groups,
     check_lengths,
@@ -351,7 +351,6 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
             All labels that will come; needed in the first call, unless ``fit`` has seen them.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the samples of the batch.
-
         groups : array-like of shape (n_samples,), default=None
             Labels of what belongs together, also across batches: samples of one group are left out together.
 
@@ -440,7 +439,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
 
     def _stated_kernel(self, X: Data) -> Kernel | Stack:
         """A copy of the kernel, or of those that are stacked, with plain numbers, which no later change reaches."""
-        stack = stack_of(self.kernel, X, needed_features(self.approximation))
+        stack = stack_of(self.kernel, X, self._needed_features)
         if stack is not None:
             if self.start:
                 raise ValueError(f"start={self.start!r} is where the search of one kernel starts; a stack has several.")
@@ -733,14 +732,4 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         b = self.function_.intercept
         return np.zeros(len(self.classes_), np.dtype(self.dtype)) if b is None else b
 
-    @property
-    def X_fit_(self) -> Data:  # noqa: N802
-        """The training inputs, or None after ``partial_fit`` or a fit on Dask."""
-        check_is_fitted(self)
-        return None if self.system_.samples is None else as_scipy(self.system_.samples.X)
-
-    @property
-    def landmarks_(self) -> Data:
-        """The landmarks of an approximation, or None where it has none."""
-        check_is_fitted(self)
-        return None if self.system_.features is None else self.system_.features.landmarks
+    X_fit_, landmarks_ = OperatorRidge.X_fit_, OperatorRidge.landmarks_

@@ -33,12 +33,10 @@ from representer.operators import OperatorKernel, as_operator_kernel, takes_gaps
 from representer.problems.autoencoder import (
     AutoencoderModel,
     AutoencoderProblem,
-    BoundData,
     FeatureSpace,
     GeneralizationBound,
     KernelSpace,
     TargetSpace,
-    TargetStatistics,
     estimated_bound,
     explained,
 )
@@ -460,25 +458,14 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
 
     def _keep(self, problem: AutoencoderProblem, code: int) -> None:
         """What is known of codes and reconstructions of the training samples."""
-        space, coordinates, data, weights = problem.space, problem.coordinates, problem.data, problem.targets.weights
+        space = problem.space
         self.decoder_kernel_ = self.kernel_
         self.kernel_ = self.layers_[0].kernel
         self.target_kernel_ = space.kernel if isinstance(space, KernelSpace) else None
-        self.space_ = space.stored(self._representation(data))
+        self.space_ = space.stored(self._representation(problem.data))
         self.code_layer_ = code
         self.n_components_ = self._n_features_out = self.layers_[code].size
-        norms = space.squared_norms(data)
-        self.statistics_ = TargetStatistics.of(space, data, coordinates, norms, weights)
-        images = [data]
-        for f in self.function_.inner:
-            images.append(f.loaded(images[-1]))
-        distortion = space.squared_distances(data, self.function_.at_image(images[-1]), norms)
-        distortion = distortion if weights is None else weights * distortion
-        self.explained_variance_ratio_ = explained(
-            distortion.mean().item(), self.statistics_.variance, norms.abs().mean().item(), norms.dtype
-        )
-        functions = [*(f.loaded for f in self.function_.inner), self.function_.outer_expansion().loaded]
-        self._bound_data = BoundData.of(functions, images, norms, coordinates.shape[1])
+        self.statistics_, self.explained_variance_ratio_, self._bound_data = problem.judged(self.function_)
 
     # -- the fitted functions -----------------------------------------------------------------------------------------
     @property

@@ -12,7 +12,7 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from representer.approximation import Approximation, Falkon, needed_features
+from representer.approximation import Approximation, Falkon
 from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting
 from representer.estimators.validation import (
     DTYPES,
@@ -318,7 +318,6 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
             Targets, all of them known.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the samples.
-
         groups : array-like of shape (n_samples,), default=None
             Labels of what belongs together, also across batches: leave-one-out leaves out whole groups.
 
@@ -358,7 +357,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
 
     def _stated_kernel(self, X: Data) -> OperatorKernel | Stack:
         """The kernel, or the kernels that are stacked, with the output operator."""
-        stack = stack_of(self.kernel, X, needed_features(self.approximation))
+        stack = stack_of(self.kernel, X, self._needed_features)
         if stack is None:
             return as_operator_kernel(self.kernel, self.operator)
         return Stack([as_operator_kernel(k, self.operator) for k in stack.kernels], stack.weights, stack.alphas)

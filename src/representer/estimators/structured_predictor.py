@@ -14,7 +14,7 @@ from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from representer.approximation import input_output_pair, needed_features
+from representer.approximation import input_output_pair
 from representer.estimators import validation
 from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting
 from representer.functions import Embedding, EmbeddingFunction, Expansion, FeatureFunction, function_network
@@ -319,7 +319,7 @@ class StructuredPredictor(KernelLearner):
     def _kernels(self, X: Data) -> list[Kernel]:
         """The input kernels of which the best one by leave-one-out is taken: those of the data's kind, or one."""
         if isinstance(self.kernel, str) and is_several(self.kernel):
-            return kernels_of(self.kernel, X, needed_features(self.approximation))
+            return kernels_of(self.kernel, X, self._needed_features)
         return [self._own_kernel(self.kernel)]
 
     def _keep(self, choice: Choice, function: EmbeddingFunction, system: StructuredSystem) -> None:
