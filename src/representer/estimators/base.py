@@ -440,7 +440,9 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
             self.approximation.size(len(Y) if weights is None else int(np.count_nonzero(weights)))
         how = self._representation(X)
         inputs = how.inputs(kernel, X)
-        return InMemory(how.block(inputs, Y, weights, left_out_together(kernel, inputs, groups)))
+        block = how.block(inputs, Y, None, left_out_together(kernel, inputs, groups))
+        # In single precision, too, weights keep the digits that their sums need.
+        return InMemory(replace(block, weights=None if weights is None else torch.from_numpy(weights)))
 
     def _search_settings(
         self, seed: int, criterion: str | None, callback: Callable[[HistoryEntry], bool] | None = None
