@@ -444,12 +444,10 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         # In single precision, too, weights keep the digits that their sums need.
         return InMemory(replace(block, weights=None if weights is None else torch.from_numpy(weights)))
 
-    def _search_settings(
-        self, seed: int, criterion: str | None, callback: Callable[[HistoryEntry], bool] | None = None
-    ) -> SearchSettings:
-        """The arguments that say how to search; by default, callbacks of the learner see its iterations."""
+    def _search_settings(self, seed: int, criterion: str | None) -> SearchSettings:
+        """The arguments that say how to search; callbacks of the learner see its iterations."""
         options = (int(self.max_iter), float(self.tol), int(self.n_restarts), seed, int(self.verbose))
-        return SearchSettings(criterion, *options, callback or self._iteration_callback(), self._deadline)
+        return SearchSettings(criterion, *options, self._iteration_callback(), self._deadline)
 
     def _keep_columns(self, X: Data) -> None:
         """Remember the columns of a Dask collection or of records, as scikit-learn does those of arrays and frames."""

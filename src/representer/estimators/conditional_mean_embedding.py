@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Self
@@ -35,7 +34,6 @@ from representer.inspection.intervals import fold_intervals
 from representer.kernels import Gaussian, Kernel, as_kernel, is_bounded, is_several, kernels_of
 from representer.objectives.risk import embedding_risk_bound
 from representer.operators import left_out_together, original
-from representer.optimize import HistoryEntry, keep_going
 from representer.problems.conditional_embedding import (
     ConditionalModel,
     ConditionalProblem,
@@ -258,7 +256,7 @@ class ConditionalMeanEmbedding(KernelLearner):
             The fitted model. An interrupted search (Ctrl-C) keeps its best point, once there is one.
         """
         self.__dict__.pop("n_samples_seen_", None)
-        self._fit_whole(X, y, sample_weight, groups, self._iteration_callback())
+        self._fit_whole(X, y, sample_weight, groups)
         return self
 
     @available_if(takes_batches)
@@ -294,16 +292,14 @@ class ConditionalMeanEmbedding(KernelLearner):
             with torch.no_grad():
                 self._keep(settled(model, self.system_.joined(samples, targets), self.criterion_value_))
         else:
-            self._fit_whole(X, y, sample_weight, None, keep_going)
+            self._fit_whole(X, y, sample_weight, None)
             self.system_ = replace(self.system_, samples=None)
             self._training_samples = None
         self.n_samples_seen_ = self.system_.n
         self.X_fit_ = self.Y_fit_ = None
         return self
 
-    def _fit_whole(
-        self, X: Data, y: Data, sample_weight: Data, groups: Data, callback: Callable[[HistoryEntry], bool]
-    ) -> None:
+    def _fit_whole(self, X: Data, y: Data, sample_weight: Data, groups: Data) -> None:
         """Fit to all samples, however many."""
         self.__dict__.pop("approximation_error_", None)
         kernels, output, seed = self._given_kernels(X), self._given_output_kernel(), seed_of(self.random_state)
@@ -313,7 +309,8 @@ class ConditionalMeanEmbedding(KernelLearner):
         how = self._representation(self.X_fit_)
         options: dict[str, Any] = {"flat": flat, "seed": seed, "inputs": self._kept_inputs(samples)}
         problems = [ConditionalProblem(samples, targets, self._model(k, output), how, **options) for k in kernels]
-        settings, learned = self._settings(seed, callback), self._learns_output_kernel()
+        shared, learned = self._search_settings(seed, self.criterion), self._learns_output_kernel()
+        settings = EmbeddingSettings(**vars(shared), shrinkage=float(self.shrinkage))
         problem, choice, solution = best_solution(problems, settings, learned=learned)
         warn_unconverged(choice.unconverged)
         self.history_, self.n_iter_ = choice.history, choice.n_iter
@@ -331,11 +328,6 @@ class ConditionalMeanEmbedding(KernelLearner):
         if self.X_fit_ is None or len(self.X_fit_) == samples.n:
             return self.X_fit_
         return plain(samples.rows(np.arange(samples.n)).X, copy=True)
-
-    def _settings(self, seed: int, callback: Callable[[HistoryEntry], bool]) -> EmbeddingSettings:
-        """The arguments that say how to search."""
-        shared = self._search_settings(seed, self.criterion, callback)
-        return EmbeddingSettings(**vars(shared), shrinkage=float(self.shrinkage))
 
     def _keep(self, solution: ConditionalSolution) -> None:
         """Keep the solution of a fit."""

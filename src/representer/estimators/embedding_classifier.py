@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
@@ -34,7 +33,7 @@ from representer.inspection.explanation import class_misfits
 from representer.kernels import Gaussian, Kernel, Stack, as_kernel, is_bounded, stack_of
 from representer.objectives.risk import radius_with_prior
 from representer.operators import Representation, left_out_together, original
-from representer.optimize import Choice, HistoryEntry, keep_going
+from representer.optimize import Choice
 from representer.preimage.probabilities import (
     EmbeddingCalibration,
     FarField,
@@ -320,7 +319,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         else:
             inputs, samples = self._samples_in_memory(kernel, X, y, sample_weight, groups)
             how = self._representation(inputs)
-        self._keep(self._solved(samples, kernel, how, inputs, self._iteration_callback()))
+        self._keep(self._solved(samples, kernel, how, inputs))
         self._n_samples = samples.n
         held, pairwise = self.system_.samples, kernel.domain == "gram"
         own = plain(inputs, copy=True) if held is None else held.X
@@ -374,7 +373,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         Y = one_hot(labels, np.arange(len(self.classes_)))
         block = how.block(how.inputs(kernel, X), Y, weights, members).positive_part()
         if first:
-            solution = self._solved(InMemory(block), kernel, how, None, keep_going)
+            solution = self._solved(InMemory(block), kernel, how, None)
             solution = replace(solution, system=solution.system.changed(samples=None))
         else:
             problem = ClassProblem(InMemory(block), self._model(self._kernels[0]), how)
@@ -385,12 +384,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         return self
 
     def _solved(
-        self,
-        samples: Samples,
-        kernel: Kernel | Stack,
-        representation: Representation,
-        inputs: Data,
-        callback: Callable[[HistoryEntry], bool],
+        self, samples: Samples, kernel: Kernel | Stack, representation: Representation, inputs: Data
     ) -> ClassSolution:
         """Learn what is free, and fit to all samples."""
         seed = seed_of(self.random_state)
@@ -405,7 +399,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
             for of_model, model in zip(own, models, strict=True)
         ]
         self._check_start(models[0].alpha, [name for problem in problems for name in problem.free])
-        settings = self._settings(seed, callback)
+        settings = self._settings(seed)
         if isinstance(kernel, Stack):
             solution = solve_stack(problems, settings, None if isinstance(stack.weights, str) else stack.weights)
         else:
@@ -523,9 +517,9 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
             memory_limit=self.memory_limit,
         )
 
-    def _settings(self, seed: int, callback: Callable[[HistoryEntry], bool]) -> EmbeddingSettings:
+    def _settings(self, seed: int) -> EmbeddingSettings:
         return EmbeddingSettings(
-            **vars(self._search_settings(seed, self.criterion, callback)),
+            **vars(self._search_settings(seed, self.criterion)),
             shrinkage=float(self.shrinkage),
             start=self.start or {},
             solver=self.solver,

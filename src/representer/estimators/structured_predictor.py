@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
@@ -30,7 +30,7 @@ from representer.operators import (
     left_out_together,
     original,
 )
-from representer.optimize import Choice, HistoryEntry, keep_going, least_error
+from representer.optimize import Choice, least_error
 from representer.preimage import Candidates, Decoder, LabelSet, as_decoder, candidate_scores
 from representer.preimage.base import check_width
 from representer.problems.stack import SHRINKAGE
@@ -284,12 +284,10 @@ class StructuredPredictor(KernelLearner):
         self : StructuredPredictor
             The fitted model.
         """
-        self._fit_whole(X, y, sample_weight, groups, self._iteration_callback())
+        self._fit_whole(X, y, sample_weight, groups)
         return self
 
-    def _fit_whole(
-        self, X: Data, y: Data, sample_weight: Data, groups: Data, callback: Callable[[HistoryEntry], bool]
-    ) -> None:
+    def _fit_whole(self, X: Data, y: Data, sample_weight: Data, groups: Data) -> None:
         """Fit to all samples, however many."""
         self.__dict__.pop("n_samples_seen_", None)
         self._check()
@@ -312,7 +310,7 @@ class StructuredPredictor(KernelLearner):
         self._resolved_decoder(problem.model.output_kernel, pairs.outputs)  # refuses it before anything is computed
         if problem.chooses:
             check_left_out(len(pairs), pairs.known(pairs.groups))
-        problem, choice = least_error(problems, self._search_settings(seed, "loo", callback))
+        problem, choice = least_error(problems, self._search_settings(seed, "loo"))
         self.history_, self.n_iter_ = choice.history, choice.n_iter
         self._keep(choice, *problem.solve(choice))
 
@@ -473,7 +471,7 @@ class StructuredPredictor(KernelLearner):
             self._check()
             self._add_batch(X, y, sample_weight)
             return self
-        self._fit_whole(X, y, sample_weight, None, keep_going)
+        self._fit_whole(X, y, sample_weight, None)
         if self.system_.sums is None:
             raise ValueError(NO_GAPS)
         self.n_samples_seen_ = self.system_.sums.n
