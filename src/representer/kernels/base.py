@@ -158,7 +158,7 @@ class Kernel(Value, ABC):
         Where C sums to zero, k(x, ·) may be taken from its mean Σ_j q_j k(x, y_j) with the weights ``middle`` (m, 1).
         """
         gram = self._gram(X, Y).to(coefficients)
-        return (gram if middle is None else gram - gram @ middle) @ coefficients
+        return (gram if middle is None else combine("sub", gram, gram @ middle)) @ coefficients
 
     def __call__(self, X: Data, Y: Data | None = None) -> Tensor:
         """The Gram matrix of X, or the cross-Gram matrix of X (rows) and Y (columns), as a tensor.
