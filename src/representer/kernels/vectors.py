@@ -530,7 +530,7 @@ class Matern(Radial):
         return matern_profile(r, int(self.nu + 0.5))
 
     def tangent(self, X: Tensor) -> RadialTangent | None:
-        """The Gram matrix with its derivatives in closed form; points that meet, up to rounding, do not move each other.
+        """The Gram matrix with its derivatives in closed form; points that meet to rounding do not move each other.
 
         With r² = −4νt, the derivative of the Matérn function m_ν in t is ν/(ν − 1) m_{ν−1}, or m_{1/2}/r of m_{1/2}.
         """
