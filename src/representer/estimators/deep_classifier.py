@@ -41,8 +41,8 @@ from representer.preimage.probabilities import (
     calibrate_codes,
 )
 from representer.problems.composition import convex_loss, squared_loss
-from representer.problems.deep import DeepSolution
-from representer.problems.spread import DeepSpread, LeftOutDecisions, deep_spread
+from representer.problems.deep import DeepSolution, LeftOutDecisions
+from representer.problems.spread import DeepSpread, deep_spread
 from representer.problems.stack import CodesLogLoss, Members
 from representer.samples import (
     Data,
