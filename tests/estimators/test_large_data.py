@@ -183,8 +183,9 @@ def test_memory_limits(data):
         ).fit(X, Y)
 
 
-# Direct solves take 1.06 of a limit: some temporaries of blocks are not in its account.
-@pytest.mark.parametrize("solver", ["direct", pytest.param("cg", marks=pytest.mark.slow)])
+# Both take 1.06 of a limit: some temporaries of blocks are not in its account.
+@pytest.mark.slow
+@pytest.mark.parametrize("solver", ["direct", "cg"])
 @pytest.mark.filterwarnings("ignore")
 def test_a_memory_limit_bounds_the_peak(solver):
     X = np.random.default_rng(0).normal(size=(6000, 5))
