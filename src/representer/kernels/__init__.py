@@ -38,6 +38,7 @@ from representer.kernels.learned import has_statistics as has_statistics
 from representer.kernels.learned import in_training as in_training
 from representer.kernels.learned import with_statistics as with_statistics
 from representer.kernels.molecules import (
+    Descriptors,
     Fingerprint,
     MinMax,
     Molecule,
@@ -107,6 +108,7 @@ __all__ = [
     "Constant",
     "Date",
     "Delta",
+    "Descriptors",
     "Domain",
     "Edit",
     "Encoding",
