@@ -86,11 +86,11 @@ def test_data_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 # -- tables -----------------------------------------------------------------------------------------------------------
 def homes(path: Path, n: int = 24) -> Path:
-    rng = np.random.default_rng(0)
+    rng, noise = np.random.default_rng(0), np.random.default_rng(1).normal(scale=5.0, size=n)
     lines = ["size,colour,zip,price,dear"]
     for i in range(n):
         size, colour = rng.normal(100, 30), ("red", "blue", "")[i % 3]
-        price = size * (1 + (colour == "red"))
+        price = size * (1 + (colour == "red")) + noise[i]  # a search without noise is a long one
         lines.append(f"{size:.1f},{colour},0{i % 2}111,{price:.1f},{'yes' if price > 120 else 'no'}")
     path.write_text("\n".join(lines), encoding="utf-8")
     return path

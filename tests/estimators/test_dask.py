@@ -535,7 +535,7 @@ def test_batches_are_in_memory(data: Any, learner: Any) -> None:
     rows, y = data[0][:60], data[1][:60, 0]
     y = y > 0 if learner is EmbeddingClassifier else y
     options = {"classes": [False, True]} if learner is EmbeddingClassifier else {}
-    model = learner(approximation=Nystroem(20), random_state=0)
+    model = learner("rbf", approximation=Nystroem(20), random_state=0)
     X, later = on_dask(rows, y)
     for batch in ((X, later), (rows, later)):
         with pytest.raises(ValueError, match="takes batches in memory"):

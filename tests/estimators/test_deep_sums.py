@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 import torch
 from naive_deep import functions_of
 from sklearn.base import clone
+from tiers import tiers
 
 from representer import DeepKernelClassifier, DeepKernelPCA, DeepKernelRegressor, KernelAutoencoder
 from representer.approximation import Nystroem
@@ -96,10 +98,6 @@ def test_dask_equals_memory(data, few):
     )
     local, remote = regressor().fit(X, y), regressor().fit(dX, dy)
     np.testing.assert_allclose(remote.predict(dQ).compute(), local.predict(Q), atol=1e-8)
-    two = np.column_stack([y, -y])
-    wide = regressor().fit(dX, da.from_array(two, chunks=(80, 2)))
-    assert wide.predict(dQ).shape == (20, 2)
-    np.testing.assert_allclose(wide.predict(dQ).compute(), regressor().fit(X, two).predict(Q), atol=1e-8)
     with pytest.raises(ValueError, match="need approximation="):
         DeepKernelRegressor([1]).fit(dX, dy)
     with pytest.raises(ValueError, match="rechunk"):
@@ -112,13 +110,22 @@ def test_dask_equals_memory(data, few):
         regressor(memory_limit="1kB").fit(X, y)
 
 
+@pytest.mark.slow
+def test_dask_equals_memory_for_two_outputs(data, few):
+    X, y, Q = data
+    two, dQ = np.column_stack([y, -y]), da.from_array(Q, chunks=(6, 3))
+    wide = regressor().fit(da.from_array(X, chunks=(90, 3)), da.from_array(two, chunks=(80, 2)))
+    assert wide.predict(dQ).shape == (20, 2)
+    np.testing.assert_allclose(wide.predict(dQ).compute(), regressor().fit(X, two).predict(Q), atol=1e-8)
+
+
 NEARLY_DEPENDENT: Any = [  # (layers, outer kernel, alpha): k(Z, Z) of the outer kernel is nearly singular
     ([1], Gaussian(4.0), 4e-13),
     ([2], Gaussian(3.0) * Gaussian(6.0), 4e-13),
     pytest.param([2], Matern(2.5, 5.0), 4e-13, marks=pytest.mark.slow),
-    ([1], Polynomial(3), 4e-13),
+    pytest.param([1], Polynomial(3), 4e-13, marks=pytest.mark.slow),
     pytest.param([(TensorMatern(2, 2.0), 2)], TensorMatern(2, 6.0), 1e-11, marks=pytest.mark.slow),
-    ([(Gaussian(2.0), 1)], Gaussian(3.0) + Linear(), 1e-11),
+    pytest.param([(Gaussian(2.0), 1)], Gaussian(3.0) + Linear(), 1e-11, marks=pytest.mark.slow),
 ]
 
 
@@ -175,8 +182,13 @@ def test_a_classifier(data, few, names):
 
 
 # -- autoencoders and components --------------------------------------------------------------------------------------
-@pytest.mark.parametrize("class_weight", ["balanced", {"low": 1.0, "high": 3.0}])
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(
+    ("class_weight", "weighted"),
+    tiers(
+        itertools.product(["balanced", {"low": 1.0, "high": 3.0}], [False, True]),
+        lambda case: case[1] == (case[0] == "balanced"),
+    ),
+)
 def test_class_weights_on_dask_equal_those_in_memory(data, few, class_weight, weighted):
     X, y, Q = data
     labels = np.where(y > 0.8, "high", "low")

@@ -10,6 +10,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import r2_score
+from tiers import tiers
 
 from representer import (
     ConditionalMeanEmbedding,
@@ -202,7 +203,7 @@ def test_an_autoencoder_of_vectors_reconstructs_them_in_any_unit(unit):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("unit", [1e-100, 1.0, 1e100])
+@pytest.mark.parametrize("unit", tiers([1e-100, 1.0, 1e100], lambda unit: unit == 1e100))
 def test_a_learned_penalty_of_the_encoder_is_in_units_of_squared_data(unit):
     options = {"max_iter": 50, "n_restarts": 1, "random_state": 0}
     model = KernelAutoencoder(1, "laplacian", "laplacian", **options).fit(X * unit)
@@ -239,7 +240,12 @@ UNITS_OF = dict.fromkeys(REGRESSORS, UNITS) | {"deep, inner": UNITS[1:-1], "deep
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize(("name", "unit"), [(name, unit) for name in REGRESSORS for unit in UNITS_OF[name]])
+@pytest.mark.parametrize(
+    ("name", "unit"),
+    tiers(
+        [(name, unit) for name in REGRESSORS for unit in UNITS_OF[name]], lambda case: case != ("deep, searched", 1e200)
+    ),
+)
 def test_units_of_y_scale_the_answer(name, unit):
     model, other = fitted_in_units_of_one(name), REGRESSORS[name](unit).fit(X, targets_for(name) * unit)
     if name == "deep, searched":  # rounding moves where a search ends
@@ -329,7 +335,7 @@ def test_fits_of_the_same_samples_are_the_same_to_the_last_digit():
         return np.hstack([deep.transform(Q), line.transform(1e-70 * Q)])
 
     first = transformed(0)
-    assert all(np.array_equal(transformed(seed), first) for seed in range(1, 5))
+    assert all(np.array_equal(transformed(seed), first) for seed in range(1, 3))
 
 
 def test_answers_of_an_embedding_do_not_depend_on_what_was_asked_before():

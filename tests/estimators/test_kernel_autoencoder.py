@@ -24,6 +24,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from tiers import tiers
 
 from representer import KernelAutoencoder, Layer
 from representer.approximation import Nystroem
@@ -514,7 +515,7 @@ def test_the_learned_kernel_is_that_of_the_codes(curve):
 
 def test_fits_are_repeatable_and_leave_their_arguments_alone(curve):
     kernel, before = Gaussian("median"), curve.copy()
-    model = KernelAutoencoder(1, kernel, n_restarts=2, max_iter=15, random_state=3)
+    model = KernelAutoencoder(1, kernel, n_restarts=2, max_iter=5, random_state=3)
     first, second = model.fit(curve).transform(curve), clone(model).fit(curve).transform(curve)
     assert np.array_equal(first, second) and np.array_equal(curve, before)
     assert kernel.lengthscale == "median" and model.kernel is kernel and model.kernel_.lengthscale > 0
@@ -547,7 +548,7 @@ def test_landmarks_at_all_samples_are_exact(curve):
     assert all_of_them.objective_value_ == pytest.approx(exact.objective_value_, rel=1e-5)
 
 
-@pytest.mark.parametrize("target", ["features", "kernel"])
+@pytest.mark.parametrize("target", tiers(["features", "kernel"], lambda target: target == "features"))
 def test_batches_come_close_to_all_samples_at_once(rng, target):
     t = rng.uniform(0, 2, 600)
     X = np.column_stack([t, np.sin(3 * t), np.cos(3 * t)]) + 0.02 * rng.standard_normal((600, 3))

@@ -184,9 +184,8 @@ def test_memory_limits(data):
 
 
 # Direct solves take 1.06 of a limit and conjugate gradients 1.27: some temporaries of blocks are not in its account.
-@pytest.mark.parametrize(
-    ("solver", "share"), [("direct", 1.2), pytest.param("cg", 1.35, marks=pytest.mark.slow)], ids=["direct", "cg"]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("solver", "share"), [("direct", 1.2), ("cg", 1.35)], ids=["direct", "cg"])
 @pytest.mark.filterwarnings("ignore")
 def test_a_memory_limit_bounds_the_peak(solver, share):
     X = np.random.default_rng(0).normal(size=(6000, 5))

@@ -15,6 +15,7 @@ from representer import (
     EmbeddingClassifier,
     KernelAutoencoder,
     KernelFeatures,
+    Layer,
     OperatorRidge,
     StructuredPredictor,
 )
@@ -26,7 +27,7 @@ LEARNERS = {
     "gaussian ridge": OperatorRidge(Gaussian(2.0), alpha=1e-3),
     "landmarks": OperatorRidge(Gaussian(2.0), alpha=1e-3, approximation=Nystroem(20), random_state=0),
     "random features": OperatorRidge(Gaussian(2.0), alpha=1e-3, approximation=RandomFeatures(200), random_state=0),
-    "deep": DeepKernelRegressor([(Gaussian(2.0), 2)], Gaussian(1.0), alpha=1e-3, max_iter=5, random_state=0),
+    "deep": DeepKernelRegressor([Layer(Gaussian(2.0), 2, 1e-3)], Gaussian(1.0), alpha=1e-3, max_iter=5, random_state=0),
     "deep classes": DeepKernelClassifier(kernel=Gaussian(1.0), alpha=1e-2, max_iter=5, random_state=0),
     "autoencoder": KernelAutoencoder([(Gaussian(2.0), 2)], max_iter=5, random_state=0),
     "classes": EmbeddingClassifier("rbf", max_iter=10),
@@ -123,7 +124,9 @@ CLASSIFIERS = {
     "no constant": EmbeddingClassifier(Gaussian(1.0), alpha=1e-3, fit_intercept=False),
     "landmarks": EmbeddingClassifier(Gaussian(1.0), alpha=1e-3, approximation=Nystroem(20), random_state=0),
     "random features": EmbeddingClassifier(Gaussian(1.0), alpha=1e-3, approximation=RandomFeatures(99), random_state=0),
-    "deep": DeepKernelClassifier([(Gaussian(1.0), 2)], Gaussian(1.0), alpha=1e-2, max_iter=5, random_state=0),
+    "deep": DeepKernelClassifier(
+        [Layer(Gaussian(1.0), 2, 1e-2)], Gaussian(1.0), alpha=1e-2, max_iter=5, random_state=0
+    ),
     "hinge": DeepKernelClassifier([], Gaussian(1.0), "hinge", alpha=1e-2, random_state=0),
 }
 

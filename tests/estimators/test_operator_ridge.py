@@ -181,7 +181,7 @@ def test_auto_alpha_minimises_the_leave_one_out_error(data):
 
 def test_candidate_alphas_agree_with_cross_validation(data):
     X, Y = data
-    candidates = np.logspace(-4, 0, 9)
+    candidates = np.logspace(-4, 0, 5)
     model = OperatorRidge(Gaussian(1.5), alpha=candidates).fit(X, Y)
     scores = []
     for alpha in candidates:  # refits with the same shift n·alpha
@@ -548,7 +548,7 @@ def test_same_seed_same_model(data):
     X, Y = data
     for model in (
         OperatorRidge(Gaussian("ard"), n_restarts=3, random_state=1),
-        OperatorRidge(approximation=Nystroem(10), random_state=1),
+        OperatorRidge("rbf", approximation=Nystroem(10), random_state=1),
     ):
         np.testing.assert_array_equal(clone(model).fit(X, Y).predict(X), clone(model).fit(X, Y).predict(X))
 
@@ -562,6 +562,7 @@ def test_refit_forgets_the_first_fit(data):
     np.testing.assert_array_equal(model.loo_predict_, fresh.loo_predict_)
 
 
+@pytest.mark.slow
 def test_defaults_generalise():
     X, y = load_diabetes(return_X_y=True)
     y = y - y.mean()
@@ -653,9 +654,9 @@ def test_views_with_any_strides(data):
         alpha=0.1,
     ).fit(X[::-1], Y[::-1])
     np.testing.assert_allclose(backwards.predict(X[::-1])[::-1], reference, atol=1e-9)
-    OperatorRidge(alpha=np.logspace(-3, 0, 5)[::-1]).fit(X, Y)
+    OperatorRidge("rbf", alpha=np.logspace(-3, 0, 5)[::-1]).fit(X, Y)
     frame = pd.DataFrame(X)
-    OperatorRidge(alpha=0.1).fit(frame.iloc[::-1], Y[::-1]).predict(frame.iloc[::2])
+    OperatorRidge("rbf", alpha=0.1).fit(frame.iloc[::-1], Y[::-1]).predict(frame.iloc[::2])
 
 
 def test_one_sample_of_weight_zero(data):

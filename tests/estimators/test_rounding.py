@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import warnings
 
 import mpmath
@@ -11,6 +12,7 @@ import pandas as pd
 import pytest
 import torch
 from sklearn.kernel_ridge import KernelRidge
+from tiers import tiers
 
 from representer import (
     ConditionalMeanEmbedding,
@@ -97,9 +99,13 @@ def left_out_by_refits(name, alpha, intercept):
 FARTHER = {"1e5": (X + 1e5, Q + 1e5), "1e7": (X + 1e7, Q + 1e7), "timestamps": FAR["timestamps"]}
 
 
-@pytest.mark.parametrize("intercept", [False, True])
-@pytest.mark.parametrize("name", FARTHER)
-@pytest.mark.parametrize("learner", [OperatorRidge, DeepKernelRegressor])
+@pytest.mark.parametrize(
+    ("learner", "name", "intercept"),
+    tiers(
+        itertools.product([OperatorRidge, DeepKernelRegressor], FARTHER, [False, True]),
+        lambda case: case[1] == "1e7" if case[0] is OperatorRidge else case[1:] == ("timestamps", True),
+    ),
+)
 @pytest.mark.filterwarnings("ignore::representer.notices.NumericalWarning")
 def test_alpha_is_found_far_from_the_origin(name, intercept, learner):
     points, new = FARTHER[name]
@@ -311,9 +317,10 @@ def random_fit(seed: int):
     ][(seed // 4) % 7]
 
 
-def test_well_conditioned_fits_do_not_warn():
-    warned = [seed for seed in range(300) if reasons(random_fit(seed))]
-    assert len(warned) <= 3, f"{len(warned)} of 300 fits have warned: {warned}"
+@pytest.mark.parametrize("n_fits", tiers([100, 300], lambda n_fits: n_fits == 100))
+def test_well_conditioned_fits_do_not_warn(n_fits):
+    warned = [seed for seed in range(n_fits) if reasons(random_fit(seed))]
+    assert len(warned) <= n_fits / 100, f"{len(warned)} of {n_fits} fits have warned: {warned}"
 
 
 def test_landmarks_of_products_far_from_zero_say_so(rng):

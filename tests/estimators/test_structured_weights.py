@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.model_selection import GroupKFold, LeaveOneGroupOut
+from tiers import tiers
 
 from representer import StructuredPredictor
 from representer.approximation import Landmarks, Nystroem
@@ -167,7 +168,7 @@ class Recording(Decoder):
         return [0] * len(embedding)
 
 
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("weighted", tiers([False, True], bool))
 @pytest.mark.parametrize("name", NAMES)
 def test_groups_are_left_out_together(data, name, weighted, rng):
     X, Y, weights, _ = data

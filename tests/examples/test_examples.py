@@ -9,6 +9,7 @@ import warnings
 from pathlib import Path
 
 import pytest
+from tiers import tiers
 
 from papers import EXPERIMENTS
 from representer.datasets.files import MissingDataError
@@ -17,6 +18,18 @@ EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("plot_*.py"))
 MAX_LINES = 40  # with the picture and a rival
 ANY_DATA = ["strings", "graphs", "molecules", "bags", "curves", "records"]
 EXTRAS = ("networkx", "pandas", "rdkit", "matplotlib")
+# One for each learner of which there is a short one; all are run by continuous integration.
+QUICK = {
+    "plot_atoms",
+    "plot_clusters_autoencoder",
+    "plot_conditional_embedding",
+    "plot_deep_bounds",
+    "plot_deep_regression",
+    "plot_embedding_digits",
+    "plot_molecule_codes",
+    "plot_strings",
+    "plot_structured_operators",
+}
 
 
 def code_lines(source: str) -> int:
@@ -50,7 +63,7 @@ def test_there_is_one_for_each_figure_of_the_papers() -> None:
     assert missing == []
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=[path.stem for path in EXAMPLES])
+@pytest.mark.parametrize("path", tiers({path.stem: path for path in EXAMPLES}, QUICK.__contains__))
 def test_example(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -23,6 +23,7 @@ CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", 
 if CHROMIUM is None:
     pytest.skip("No browser tests: no Chromium on this machine (apt-get install chromium).", allow_module_level=True)
 
+pytestmark = pytest.mark.slow  # a browser is a long way to what tests of the explorer and its server say
 HOSTILE = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
 TOKEN = "a-token"
 PATIENCE = 180_000.0  # milliseconds: what a browser does, it may do slowly

@@ -48,3 +48,12 @@ def test_coefficients_that_are_learned_have_the_gradient_of_the_whole_sum():
     f = Expansion(Decomposable(Linear()), anchors, C.requires_grad_())
     f(torch.from_numpy(Q)).sum().backward()
     np.testing.assert_allclose(C.grad[:, 0], (Q @ X.T).sum(0))
+
+
+@pytest.mark.parametrize("weights", [None, np.logspace(-3, 2, 30)])
+def test_explanations_far_from_zero_sum_to_the_predictions(weights: np.ndarray | None) -> None:
+    far, new = (2.0**20 + np.round(points * 2**20) / 2**20 for points in (X, Q))
+    model = OperatorRidge(Linear(), alpha=0.03, fit_intercept=True).fit(far, 1e-3 * Y, sample_weight=weights)
+    why, predictions = model.explain(new), model.predict(new)
+    sums = why.contributions.sum(1) + why.baseline
+    np.testing.assert_allclose(sums, predictions, atol=1e-7 * np.abs(predictions).max())

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from peak_memory import PeakMemory
 from sklearn.gaussian_process import kernels as gp
 from sklearn.metrics import pairwise
+from tiers import tiers
 
 import naive
 import representer.kernels
@@ -538,7 +539,7 @@ def test_as_kernel_refuses(wrong: Any) -> None:
 
 
 # -- memory -----------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("cross", [False, True])
+@pytest.mark.parametrize("cross", tiers([False, True], bool))
 @pytest.mark.parametrize(
     "kernel",
     [

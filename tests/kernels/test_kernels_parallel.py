@@ -102,7 +102,7 @@ def test_blocks_carry_gradients_and_batches() -> None:
         assert not pairwise_blocks(kernel._gram, torch.from_numpy(X), block_size=3, n_jobs=2).requires_grad
 
 
-def test_threads_and_processes() -> None:
+def test_threads() -> None:
     names = set()
 
     def block(rows: Any, columns: Any) -> torch.Tensor:
@@ -112,6 +112,10 @@ def test_threads_and_processes() -> None:
     with joblib.parallel_config("threading", n_jobs=2):  # what None means is for joblib to say
         pairwise_blocks(block, X, block_size=1)
     assert names != {threading.main_thread().name}
+
+
+@pytest.mark.slow
+def test_processes() -> None:
     words = pairwise_blocks(Callable(common_letters)._gram, WORDS, block_size=2, n_jobs=2, processes=True)
     assert CALLS["common_letters"] == 0  # elsewhere
     torch.testing.assert_close(words, Callable(common_letters)(WORDS))

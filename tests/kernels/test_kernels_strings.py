@@ -21,6 +21,7 @@ from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
+from tiers import tiers
 
 import naive
 from representer import OperatorRidge
@@ -384,7 +385,7 @@ def test_decay_is_learned() -> None:
 
 
 # -- Edit -------------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("longest", [0, 1, 5, 63, 64, 65, 130, 200])
+@pytest.mark.parametrize("longest", tiers([0, 1, 5, 63, 64, 65, 130, 200], lambda longest: longest < 100))
 def test_edit_distances_across_the_words_of_the_machine(longest: int) -> None:
     rng = np.random.default_rng(longest)
     full = ["".join(rng.choice(list("abc"), longest)) for _ in range(4)]
@@ -680,7 +681,7 @@ def test_a_normalised_subsequence_kernel_needs_no_factor() -> None:
     [
         (Subsequence(100, 0.01), "ab" * 60, r"Use \.normalized\(\)"),
         (Subsequence(200, 1.0), "ab" * 500, "Use a smaller decay"),
-        (Subsequence(200, 1.0).normalized(), "ab" * 500, "Use a smaller decay"),
+        pytest.param(Subsequence(200, 1.0).normalized(), "ab" * 500, "Use a smaller decay", marks=pytest.mark.slow),
     ],
     ids=repr,
 )

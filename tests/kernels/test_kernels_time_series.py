@@ -15,6 +15,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
+from tiers import tiers
 
 import naive
 import representer.kernels.time_series
@@ -60,8 +61,13 @@ def test_the_number_of_alignments_is_delannoy() -> None:
     assert [sum(1 for _ in alignments(n, n)) for n in (1, 2, 3, 4)] == [1, 3, 13, 63]
 
 
-@pytest.mark.parametrize("triangular", [None, 1, 2, 3, 9])
-@pytest.mark.parametrize("lengthscale", [0.3, 1.3])
+@pytest.mark.parametrize(
+    ("lengthscale", "triangular"),
+    tiers(
+        itertools.product([0.3, 1.3], [None, 1, 2, 3, 9]),
+        lambda case: case in ((0.3, None), (1.3, 1), (0.3, 2), (1.3, 9)),
+    ),
+)
 def test_global_alignment_is_the_sum_over_all_alignments(triangular: int | None, lengthscale: float) -> None:
     oracle = global_alignment(lengthscale, triangular)
     kernel = GlobalAlignment(lengthscale, triangular, normalize=False)

@@ -38,6 +38,7 @@ def test_figure_3_on_few_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert pictures.TRAINING not in found[pictures.CIRCLES, "KPCA, width 1"]
 
 
+@pytest.mark.slow
 def test_figures_5_to_7(tmp_path: Path) -> None:
     name = "laforgue-figures5-7"
     outcome = reproduce([name], tmp_path, quick=True, console=silent()).outcomes[name]

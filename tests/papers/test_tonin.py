@@ -14,6 +14,7 @@ from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.decomposition import PCA
 from sklearn.linear_model import LinearRegression
+from tiers import tiers
 
 from papers import EXPERIMENTS, reproduce, select
 from papers.results import Measurements, Outcome
@@ -33,13 +34,16 @@ def quick(name: str, folder: Path, **options: Any) -> Outcome:
     return outcome
 
 
-@pytest.mark.parametrize("name", ["tonin-figure4", "tonin-figure9b", "tonin-figure10", "tonin-figure11"])
+@pytest.mark.parametrize(
+    "name", tiers([f"tonin-figure{number}" for number in ("4", "9b", "10", "11")], lambda name: name.endswith("11"))
+)
 def test_quick_figures_keep_their_claims(name: str, tmp_path: Path) -> None:
     outcome = quick(name, tmp_path)
     assert outcome.verdict == "reached", outcome.claims
     assert (tmp_path / next(iter(outcome.figures))).read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_quick_digits_are_drawn(tmp_path: Path) -> None:
     outcome = quick("tonin-digits", tmp_path)
     assert (tmp_path / next(iter(outcome.figures))).read_bytes().startswith(b"\x89PNG")

@@ -14,6 +14,7 @@ import pytest
 import torch
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
+from tiers import tiers
 
 import representer
 from representer import (
@@ -87,7 +88,7 @@ def labels(name: str) -> np.ndarray:
     return (y > 0).astype(int) if name in ("batches", "classes", "classifier") else y
 
 
-@pytest.mark.parametrize("name", LEARNERS)
+@pytest.mark.parametrize("name", tiers(list(LEARNERS), lambda name: name not in ("three layers", "huber")))
 def test_a_fit_goes_on_where_it_was_killed(name: str, tmp_path: Path, monkeypatch) -> None:
     """At any question: the answers before are those of the file, and the model is the same to the last digits."""
     model = clone(LEARNERS[name]).set_params(random_state=0)
@@ -382,6 +383,7 @@ def killed_fits(folder: Path, kind: str, n_kills: int, *dask: str) -> tuple[np.n
             return np.load(folder / "answer.npy"), kills
 
 
+@pytest.mark.slow
 def test_a_fit_that_is_killed_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "alone").mkdir()
     monkeypatch.setattr(sys, "argv", ["fit", str(tmp_path / "alone"), "short", "0"])

@@ -328,7 +328,9 @@ def test_all_samples_as_landmarks_give_the_repaired_matrix() -> None:
 
 # -- sparse fingerprints ----------------------------------------------------------------------------------------------
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("kernel", [Tanimoto(), "tanimoto", "auto" * Tanimoto() + 0.5])
+@pytest.mark.parametrize(
+    "kernel", [Tanimoto(), "tanimoto", pytest.param("auto" * Tanimoto() + 0.5, marks=pytest.mark.slow)]
+)
 def test_sparse_fingerprints_give_what_dense_ones_do(kernel: Any) -> None:
     X = sparse.csr_matrix(BITS)
     options: dict[str, Any] = {"alpha": 0.1, "n_restarts": 1, "max_iter": 10, "random_state": 0}

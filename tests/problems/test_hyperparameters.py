@@ -11,6 +11,7 @@ import pytest
 import torch
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import KFold, PredefinedSplit, ShuffleSplit
+from tiers import tiers
 
 from representer import DeepKernelClassifier, DeepKernelRegressor, Layer
 from representer.approximation import Nystroem
@@ -73,9 +74,15 @@ COMPOSITIONS = {
 }
 
 
-@pytest.mark.parametrize("criterion", ["loo", "gcv", "validation"])
-@pytest.mark.parametrize("composition", COMPOSITIONS.values(), ids=COMPOSITIONS)
-def test_hypergradients_are_differences_of_refitted_errors(data, exact_systems, composition, criterion):
+@pytest.mark.parametrize(
+    ("name", "criterion"),
+    tiers(
+        itertools.product(COMPOSITIONS, ["loo", "gcv", "validation"]),
+        lambda case: case[0] == "affine" or case[1] == "loo",
+    ),
+)
+def test_hypergradients_are_differences_of_refitted_errors(data, exact_systems, name, criterion):
+    composition = COMPOSITIONS[name]
     problem = problem_of(composition, data, squared_loss(True), criterion)
     packing, h = composition.packing(list(composition.constraints()))
     point = solved(problem, start_of(problem))
@@ -192,8 +199,7 @@ def test_a_learned_alpha_is_as_good_as_a_grid(samples, criterion):
 
 @pytest.mark.parametrize(
     ("seed", "size", "kernel"),
-    [(0, 1, Gaussian(1.0)), (2, 2, TensorMatern(1, 1.0))],
-    ids=["blind start", "two"],
+    tiers({"blind start": (0, 1, Gaussian(1.0)), "two": (2, 2, TensorMatern(1, 1.0))}, lambda name: name != "two"),
 )
 def test_learned_penalties_are_as_good_as_a_grid(seed, size, kernel):
     """Also where the principal direction of X, at which the search starts, says nothing about y."""
@@ -392,12 +398,14 @@ def test_ctrl_c_at_any_moment_of_a_search_gives_a_model(samples, monkeypatch):
     assert len(outcomes) > 5 and all(outcomes)
 
 
-def test_noisy_targets_are_not_left_to_leave_one_out(rng):
+@pytest.mark.parametrize(
+    ("noise", "criterion"), tiers([(0.01, "loo"), (3.0, "validation")], lambda case: case[1] == "validation")
+)
+def test_noisy_targets_are_not_left_to_leave_one_out(rng, noise, criterion):
     """Inner layers adapt to noise, and leave-one-out holds them fixed: "auto" then holds samples out."""
     X = rng.normal(size=(60, 2))
     f = np.sin(2 * X[:, 0] + X[:, 1])
     options = {"layers": [1], "n_restarts": 2, "random_state": 0}
-    for noise, criterion in ((0.01, "loo"), (3.0, "validation")):
-        y = f + noise * rng.normal(size=60)
-        chosen, expected = (DeepKernelRegressor(criterion=c, **options).fit(X, y) for c in ("auto", criterion))
-        assert chosen.criterion_value_ == expected.criterion_value_
+    y = f + noise * rng.normal(size=60)
+    chosen, expected = (DeepKernelRegressor(criterion=c, **options).fit(X, y) for c in ("auto", criterion))
+    assert chosen.criterion_value_ == expected.criterion_value_

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
 from sklearn.base import clone
 from sklearn.model_selection import KFold
+from tiers import tiers
 
 from representer import EmbeddingClassifier, OperatorRidge
 from representer.approximation import Nystroem
@@ -81,8 +84,10 @@ def test_held_out_predictions_of_a_stack(data, weights):
         problem.value_and_gradient(torch.zeros(1, 2))
 
 
-@pytest.mark.parametrize("approximation", [None, Nystroem(10)])
-@pytest.mark.parametrize("alpha", [0.01, None])
+@pytest.mark.parametrize(
+    ("alpha", "approximation"),
+    tiers(itertools.product([0.01, None], [None, Nystroem(10)]), lambda case: (case[0] is None) == (case[1] is None)),
+)
 def test_held_out_predictions_of_a_class_problem(data, alpha, approximation):
     X, Y, w = data
     labels = (Y[:, 0] > 0).astype(int)

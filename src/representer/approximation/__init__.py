@@ -3,7 +3,6 @@
 from representer.approximation.base import Approximation, FeatureMap, approximation_error, check_bare
 
 # Names for the rooms below, which are no part of the room's pages.
-from representer.approximation.base import needed_features as needed_features
 from representer.approximation.landmarks import (
     Falkon,
     LandmarkFeatures,

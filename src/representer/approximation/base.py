@@ -235,12 +235,6 @@ def check_bare(approximation: object) -> None:
         )
 
 
-def needed_features(approximation: object) -> FeatureKind | None:
-    """The explicit features that kernels of the inputs must have for an approximation, or for a pair of them."""
-    inputs = approximation[0] if isinstance(approximation, tuple | list) else approximation
-    return inputs.needs if isinstance(inputs, Approximation) else None
-
-
 def approximation_error(features: FeatureMap, X: Data) -> float:
     """‖K − ΦΦᵀ‖/‖K‖ in the Frobenius norm, from some columns of both.
 

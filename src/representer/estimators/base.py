@@ -43,14 +43,20 @@ from representer.inspection.intervals import FoldFits, check_coverage, class_set
 from representer.inspection.relevance import columns_to_ask, part_effects, sensitivities, total_effects
 from representer.inspection.report import Report, make_report
 from representer.inspection.rounding import lost_digits
-from representer.kernels import NAMES, Kernel, Stack, as_kernel
+from representer.kernels import NAMES, FeatureKind, Kernel, Stack, as_kernel, on_device
 from representer.linalg import RoundingNotes, noted_rounding, peak_bytes, row_blocks, threads_for
 from representer.notices import NumericalWarning, noted_warnings, warn
-from representer.operators import OperatorKernel, Representation, kernel_domain, replicates, takes_gaps, takes_sparse
+from representer.operators import (
+    OperatorKernel,
+    Representation,
+    kernel_domain,
+    left_out_together,
+    takes_gaps,
+    takes_sparse,
+)
 from representer.optimize import Deadline, HistoryEntry, SearchSettings
 from representer.persistence import FitRecord, lightened, model_card, read_model, write_model
 from representer.samples import (
-    Block,
     Data,
     HeldSamples,
     InMemory,
@@ -58,7 +64,6 @@ from representer.samples import (
     SparseRows,
     TrainingSamples,
     check_groups,
-    groups_with_replicates,
     is_dask,
     map_rows,
     n_passed,
@@ -128,10 +133,11 @@ def fitting(fit: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def answering(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate a question to a learner: it is answered by one model, also where another thread fits it meanwhile."""
+    """Decorate a question to a fitted learner: one model answers, also where another thread fits it meanwhile."""
 
     @functools.wraps(method)
     def of_one_model(learner: object, *args: Any, **kwargs: Any) -> Any:
+        check_is_fitted(learner)
         model = object.__new__(type(learner))
         model.__dict__ = learner.__dict__  # the same one, which a fit replaces and does not change
         passed = [*args, *kwargs.values()]
@@ -141,6 +147,10 @@ def answering(method: Callable[..., Any]) -> Callable[..., Any]:
             return method(model, *args, **kwargs)
 
     return of_one_model
+
+
+# Methods whose names begin so change a learner, or are for one that need not be fitted; the others are questions.
+NO_QUESTIONS = ("_", "fit", "partial_fit", "set_", "get_", "named_", "suggest_")
 
 
 class KernelLearner(CallbackSupportMixin, BaseEstimator):
@@ -161,7 +171,7 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
     max_iter: int
     tol: float
     approximation: Any
-    n_restarts: int
+    n_restarts: int = 1
     verbose: int
     _training_samples: TrainingSamples | None = None  # what fits without some of the samples are made from
     _deadline: Deadline = Deadline()  # of a fit under way; elsewhere there is none
@@ -175,12 +185,12 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
 
     # -- what scikit-learn asks ---------------------------------------------------------------------------------------
     def __init_subclass__(cls, **options: Any) -> None:
-        """The public methods of the library's own learners answer by one model, but for those that change it."""
+        """The questions to the library's own learners are answered by one model."""
         super().__init_subclass__(**options)
         inherited = {"score": cls.score} if hasattr(cls, "score") else {}  # of scikit-learn's mixins
         own = inherited | vars(cls) if cls.__module__.startswith(f"{__package__}.") else {}
         for name, method in list(own.items()):
-            if isinstance(method, FunctionType) and not name.startswith(("_", "fit", "partial_fit", "set_", "get_")):
+            if isinstance(method, FunctionType) and not name.startswith(NO_QUESTIONS):
                 setattr(cls, name, answering(method))
 
     def __sklearn_tags__(self) -> Tags:
@@ -363,9 +373,21 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
             if isinstance(kernel, Value):
                 kernel.check_hyperparameters()
 
-    def _representation(self, *, sparse: bool = False) -> Representation:
-        """The precision and the device of the learner's tensors."""
-        return Representation(DTYPES[self.dtype], self.device, sparse)
+    def _representation(self, X: Data = None) -> Representation:
+        """The precision and the device of the learner's tensors, and the form of checked inputs."""
+        return Representation(DTYPES[self.dtype], self.device, isinstance(X, SparseRows))
+
+    @property
+    def _needed_features(self) -> FeatureKind | None:
+        """The explicit features that kernels of the inputs must have for the approximation, or for a pair of them."""
+        inputs = self.approximation[0] if isinstance(self.approximation, tuple | list) else self.approximation
+        return getattr(inputs, "needs", None)
+
+    def _own_kernel(self, kernel: object) -> Kernel:
+        """A copy of a kernel with plain numbers, which no later change reaches; names mean what they do here."""
+        stated = self.named_kernel(kernel) if isinstance(kernel, str) else as_kernel(kernel)
+        own = stated.__sklearn_clone__().numbers()
+        return own if self.device is None else on_device(own, self.device)
 
     def _checked_inputs(
         self,
@@ -403,7 +425,6 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
 
     def _new_inputs(self, X: Data, kernel: Kernel | OperatorKernel | Stack) -> Data:
         """Checked inputs of a fitted learner."""
-        check_is_fitted(self)
         return check_inputs(self, X, kernel, reset=False, means=self._column_means)
 
     def _memory_samples(
@@ -417,18 +438,16 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         """Checked samples, with numbers as targets; those with equal inputs are in one group."""
         if self.approximation is not None:
             self.approximation.size(len(Y) if weights is None else int(np.count_nonzero(weights)))
-        how = self._representation(sparse=isinstance(X, SparseRows))
+        how = self._representation(X)
         inputs = how.inputs(kernel, X)
-        groups = groups_with_replicates(groups, replicates(kernel, inputs))
-        tensors = [None if a is None else torch.from_numpy(a) for a in (weights, groups)]
-        return InMemory(Block(inputs, how.tensor(Y), *tensors))
+        block = how.block(inputs, Y, None, left_out_together(kernel, inputs, groups))
+        # In single precision, too, weights keep the digits that their sums need.
+        return InMemory(replace(block, weights=None if weights is None else torch.from_numpy(weights)))
 
-    def _search_settings(
-        self, seed: int, criterion: str, callback: Callable[[HistoryEntry], bool] | None = None
-    ) -> SearchSettings:
-        """The arguments that say how to search; by default, callbacks of the learner see its iterations."""
-        options = (self.max_iter, self.tol, self.n_restarts, seed, int(self.verbose))
-        return SearchSettings(criterion, *options, callback or self._iteration_callback(), self._deadline)
+    def _search_settings(self, seed: int, criterion: str | None) -> SearchSettings:
+        """The arguments that say how to search; callbacks of the learner see its iterations."""
+        options = (int(self.max_iter), float(self.tol), int(self.n_restarts), seed, int(self.verbose))
+        return SearchSettings(criterion, *options, self._iteration_callback(), self._deadline)
 
     def _keep_columns(self, X: Data) -> None:
         """Remember the columns of a Dask collection or of records, as scikit-learn does those of arrays and frames."""
@@ -571,7 +590,6 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
 
     def _check_question(self, X: Data, coverage: object) -> None:
         """Refuse to answer with intervals or sets before a fit, for no coverage, or on Dask."""
-        check_is_fitted(self)
         check_coverage(coverage)
         if is_dask(X):
             raise ValueError("Intervals and sets are for data in memory; map them over the chunks yourself.")
@@ -614,7 +632,6 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         explanation : Explanation
             Contributions, baseline, and what else is known of the predictions.
         """
-        check_is_fitted(self)
         explanation = self._explanation(self._explained_function(), X, top, coverage, parts=parts)
         return replace(explanation, support=self.support(X)) if support else explanation
 
@@ -719,7 +736,6 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         report : Report
             ``report.save("report.html")`` writes one file that needs nothing else; notebooks show it.
         """
-        check_is_fitted(self)
         if self.__sklearn_tags__().target_tags.required:
             check_both("report", X_test, y_test)
         return make_report(self, X_test, y_test)
@@ -730,7 +746,6 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
 
     def _asked(self, X: Data) -> Data:
         """Checked inputs, in memory."""
-        check_is_fitted(self)
         if is_dask(X):
             raise ValueError("Explanations are for data in memory: call X.compute(), or ask for a few of the chunks.")
         return self._new_inputs(X, self._data_kernel())

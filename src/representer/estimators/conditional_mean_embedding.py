@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Self
@@ -12,9 +11,8 @@ import torch
 from sklearn.base import clone
 from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
 
-from representer.approximation import input_output_pair, needed_features
+from representer.approximation import input_output_pair
 from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting
 from representer.estimators.validation import (
     Check,
@@ -35,8 +33,7 @@ from representer.functions.embedding import as_values, own_copy
 from representer.inspection.intervals import fold_intervals
 from representer.kernels import Gaussian, Kernel, as_kernel, is_bounded, is_several, kernels_of
 from representer.objectives.risk import embedding_risk_bound
-from representer.operators import original, replicates
-from representer.optimize import HistoryEntry, keep_going
+from representer.operators import left_out_together, original
 from representer.problems.conditional_embedding import (
     ConditionalModel,
     ConditionalProblem,
@@ -46,7 +43,6 @@ from representer.problems.conditional_embedding import (
 )
 from representer.problems.embedding import (
     EmbeddingSettings,
-    on_device,
     require_groups,
 )
 from representer.samples import (
@@ -55,10 +51,9 @@ from representer.samples import (
     InMemory,
     OnDask,
     Samples,
-    SparseRows,
     as_rows,
     check_groups,
-    groups_with_replicates,
+    check_lengths,
     in_memory,
     is_dask,
     plain,
@@ -261,7 +256,7 @@ class ConditionalMeanEmbedding(KernelLearner):
             The fitted model. An interrupted search (Ctrl-C) keeps its best point, once there is one.
         """
         self.__dict__.pop("n_samples_seen_", None)
-        self._fit_whole(X, y, sample_weight, groups, self._iteration_callback())
+        self._fit_whole(X, y, sample_weight, groups)
         return self
 
     @available_if(takes_batches)
@@ -297,29 +292,27 @@ class ConditionalMeanEmbedding(KernelLearner):
             with torch.no_grad():
                 self._keep(settled(model, self.system_.joined(samples, targets), self.criterion_value_))
         else:
-            self._fit_whole(X, y, sample_weight, None, keep_going)
+            self._fit_whole(X, y, sample_weight, None)
             self.system_ = replace(self.system_, samples=None)
             self._training_samples = None
         self.n_samples_seen_ = self.system_.n
         self.X_fit_ = self.Y_fit_ = None
         return self
 
-    def _fit_whole(
-        self, X: Data, y: Data, sample_weight: Data, groups: Data, callback: Callable[[HistoryEntry], bool]
-    ) -> None:
+    def _fit_whole(self, X: Data, y: Data, sample_weight: Data, groups: Data) -> None:
         """Fit to all samples, however many."""
         self.__dict__.pop("approximation_error_", None)
         kernels, output, seed = self._given_kernels(X), self._given_output_kernel(), seed_of(self.random_state)
         model = self._model(kernels[0], output)
         samples, targets, flat = self._samples(model, X, y, sample_weight, groups, reset=True)
         require_groups(samples.groups)
-        how = self._representation(sparse=isinstance(self.X_fit_, SparseRows))
+        how = self._representation(self.X_fit_)
         options: dict[str, Any] = {"flat": flat, "seed": seed, "inputs": self._kept_inputs(samples)}
         problems = [ConditionalProblem(samples, targets, self._model(k, output), how, **options) for k in kernels]
-        settings, learned = self._settings(seed, callback), self._learns_output_kernel()
+        shared, learned = self._search_settings(seed, self.criterion), self._learns_output_kernel()
+        settings = EmbeddingSettings(**vars(shared), shrinkage=float(self.shrinkage))
         problem, choice, solution = best_solution(problems, settings, learned=learned)
-        if choice.unconverged is not None:
-            warn_unconverged(choice.unconverged)
+        warn_unconverged(choice.unconverged)
         self.history_, self.n_iter_ = choice.history, choice.n_iter
         self.kernel_, self.output_kernel_ = original(choice.model), problem.embedding.kernel
         self._training_samples = None
@@ -335,20 +328,6 @@ class ConditionalMeanEmbedding(KernelLearner):
         if self.X_fit_ is None or len(self.X_fit_) == samples.n:
             return self.X_fit_
         return plain(samples.rows(np.arange(samples.n)).X, copy=True)
-
-    def _settings(self, seed: int, callback: Callable[[HistoryEntry], bool]) -> EmbeddingSettings:
-        """The arguments that say how to search."""
-        return EmbeddingSettings(
-            criterion=self.criterion,
-            max_iter=int(self.max_iter),
-            tol=float(self.tol),
-            n_restarts=int(self.n_restarts),
-            seed=seed,
-            verbose=int(self.verbose),
-            callback=callback,
-            deadline=self._deadline,
-            shrinkage=float(self.shrinkage),
-        )
 
     def _keep(self, solution: ConditionalSolution) -> None:
         """Keep the solution of a fit."""
@@ -366,13 +345,9 @@ class ConditionalMeanEmbedding(KernelLearner):
         They are copies with plain numbers: nothing that happens to the arguments later reaches the learner.
         """
         if isinstance(self.kernel, str) and is_several(self.kernel):
-            kernels = kernels_of(
-                self.kernel, X, needed_features(self.approximation), compared=self.criterion is not None
-            )
-            return [on_device(kernel, self.device) for kernel in kernels]
-        named = isinstance(self.kernel, str)
-        kernel = self.named_kernel(self.kernel) if named else as_kernel(self.kernel)
-        return [on_device(kernel.__sklearn_clone__().numbers(), self.device)]
+            kernels = kernels_of(self.kernel, X, self._needed_features, compared=self.criterion is not None)
+            return [self._own_kernel(kernel) for kernel in kernels]
+        return [self._own_kernel(self.kernel)]
 
     def _learns_output_kernel(self) -> bool:
         return isinstance(self.output_kernel, str) and self.output_kernel == "auto"
@@ -398,15 +373,10 @@ class ConditionalMeanEmbedding(KernelLearner):
         values, flat = self._targets(output, y)
         self._check_lengths(len(X), len(values))
         own = plain(X, copy=True) if reset else X
-        inputs = self._representation(sparse=isinstance(X, SparseRows)).inputs(kernel, own)
+        inputs = self._representation(X).inputs(kernel, own)
         weights, numbers = check_weights(sample_weight, X), check_groups(groups, len(X))
-        numbers = groups_with_replicates(numbers, replicates(kernel, inputs)) if reset else numbers
-        block = Block(
-            inputs,
-            torch.zeros(len(X), 0),
-            None if weights is None else how.tensor(weights),
-            None if numbers is None else torch.from_numpy(numbers),
-        )
+        numbers = left_out_together(kernel, inputs, numbers) if reset else numbers
+        block = how.block(inputs, np.zeros((len(X), 0)), weights, numbers)
         if reset:
             values = values if is_dask(values) else plain(values, copy=True)
             self.X_fit_, self.Y_fit_ = own, None if is_dask(values) else values
@@ -441,8 +411,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         return values, values.ndim == 1 and output.domain == "vectors"
 
     def _check_lengths(self, n: int, n_targets: int) -> None:
-        if n_targets != n:
-            raise ValueError(f"X and y have inconsistent numbers of samples: {n} and {n_targets}.")
+        check_lengths(n, n_targets)
         if n < 2 and self.criterion is not None:
             raise ValueError(
                 f"Found n_samples=1: criterion={self.criterion!r} leaves samples out, so that at least 2 are needed."
@@ -485,7 +454,6 @@ class ConditionalMeanEmbedding(KernelLearner):
         bound : float
             Mean loss + 2(2√κ r + r²)/√n + (√κ + r)²√(log(1/beta)/(2n)), κ = sup l(y, y), r = ‖f‖√(sup k(x, x)).
         """
-        check_is_fitted(self)
         loss, r, supremum, n = self.system_.risk()
         given = (self.kernel, self.output_kernel)
         unbounded = [kernel for kernel in (self.kernel_, self.output_kernel_) if not is_bounded(kernel)]
@@ -515,7 +483,6 @@ class ConditionalMeanEmbedding(KernelLearner):
         weights : ndarray of shape (n_queries, n_samples) or (n_queries, n_anchors)
             Some may be negative; with an intercept they sum to one.
         """
-        check_is_fitted(self)
         if is_dask(X):
             return self._lazily("weights", X, len(self.function_.anchors))
         return plain(self.function_(self._inputs(X)))
@@ -557,7 +524,6 @@ class ConditionalMeanEmbedding(KernelLearner):
             Fitted; its inputs are values of Y and its distributions are those of X. The kernels change places and keep
             their numbers; alpha is chosen anew unless it is a number.
         """
-        check_is_fitted(self)
         if self.X_fit_ is None or self.Y_fit_ is None or "gram" in (self.kernel_.domain, self.output_kernel_.domain):
             raise ValueError(
                 "posterior needs the training pairs themselves, which precomputed kernels, batches and Dask do not "
@@ -589,7 +555,6 @@ class ConditionalMeanEmbedding(KernelLearner):
         expectations : ndarray of shape (n_queries,) or (n_queries, p)
             One for each input.
         """
-        check_is_fitted(self)
         function = self.function_
         if samples is not None:
             regression, width = self._regressed(g, samples)
@@ -668,11 +633,9 @@ class ConditionalMeanEmbedding(KernelLearner):
         score : float
             The higher the better.
         """
-        check_is_fitted(self)
         targets = self._new_targets(y)
         inputs, new = self._inputs(X), self.function_.prepared(targets)
-        if len(targets) != len(inputs):
-            raise ValueError(f"X and y have inconsistent numbers of samples: {len(inputs)} and {len(targets)}.")
+        check_lengths(len(inputs), len(targets))
         return -float(self.function_.squared_errors(inputs, new).mean())
 
     # -- distributions of vectors -------------------------------------------------------------------------------------
@@ -707,7 +670,6 @@ class ConditionalMeanEmbedding(KernelLearner):
         return self._moment("var", X)
 
     def _moment(self, what: str, X: Data) -> np.ndarray:
-        check_is_fitted(self)
         flat = self.function_.flat
         if is_dask(X):
             return self._lazily(what, X, None if flat else self.function_.vectors(what).shape[1])
@@ -732,7 +694,6 @@ class ConditionalMeanEmbedding(KernelLearner):
         probabilities : ndarray of shape (n_queries, m)
             One row for each input.
         """
-        check_is_fitted(self)
         if is_dask(X):
             return self._lazily("cdf", X, np.size(y), y=y)
         return self.function_.cdf(self._inputs(X), _numbers(y, "y"))
@@ -752,7 +713,6 @@ class ConditionalMeanEmbedding(KernelLearner):
         quantiles : ndarray of shape (n_queries, m)
             One row for each input.
         """
-        check_is_fitted(self)
         if is_dask(X):
             return self._lazily("quantile", X, np.size(q), q=q)
         levels = _numbers(q, "q")
@@ -844,10 +804,8 @@ class ConditionalMeanEmbedding(KernelLearner):
 
     def _inputs(self, X: Data) -> Data:
         """New inputs, checked and prepared for the kernel."""
-        check_is_fitted(self)
         return self._new_inputs(X, self.kernel_)
 
-    # -- attributes ---------------------------------------------------------------------------------------------------
     # -- why ----------------------------------------------------------------------------------------------------------
     def _explained_function(self) -> Function:
         return self.function_.mean_function()
@@ -863,6 +821,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         """How far, in the RKHS of the output kernel, each target is from the embedding that does without it."""
         return plain(self.system_.left_out_distances())
 
+    # -- attributes ---------------------------------------------------------------------------------------------------
     @property
     def landmarks_(self) -> Data:
         """The landmarks of an approximate fit among inputs, or None where it has none."""

@@ -10,8 +10,6 @@ from sklearn.base import ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
 from sklearn.utils.class_weight import compute_class_weight, compute_sample_weight
-from sklearn.utils.validation import check_is_fitted
-from torch import Tensor
 
 from representer.approximation import Nystroem
 from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting
@@ -40,19 +38,14 @@ from representer.preimage.probabilities import (
     Calibration,
     CodesCalibration,
     FarField,
-    base_rates,
-    calibrate,
     calibrate_codes,
-    far_field,
-    is_constant,
 )
 from representer.problems.composition import convex_loss, squared_loss
 from representer.problems.deep import DeepSolution
-from representer.problems.spread import DeepSpread, deep_spread
+from representer.problems.spread import DeepSpread, LeftOutDecisions, deep_spread
 from representer.problems.stack import CodesLogLoss, Members
 from representer.samples import (
     Data,
-    HeldSamples,
     Samples,
     as_rows,
     check_left_out,
@@ -63,7 +56,6 @@ from representer.samples import (
 )
 from representer.systems import StackedSystem
 from representer.systems.ridge import SummedSystem
-from representer.systems.support import Support
 from representer.values import NONE, one_of
 
 LOSSES = ("logistic", "hinge", "squared_hinge", "squared")
@@ -325,27 +317,9 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
             self.system_ = solution.outer.system
         elif squared:
             self.system_ = deep_spread(solution, plain(problem.seen.inputs, copy=True))
-        if self.calibration is None:
-            return self
-        if solution.outer is None:
+        if self.calibration is not None:
             self._calibrate(solution)
-        else:
-            held = solution.outer.system.held
-            weights = None if held.weights is None else torch.from_numpy(held.weights)
-            left_out, places = solution.outer.left_out().cpu(), torch.from_numpy(self._labels(held.Y))
-            self.calibration_ = calibrate(left_out, places, weights)
-            self._keep_far_field(left_out, places, weights, problem.seen.inputs)
         return self
-
-    def _keep_far_field(
-        self, decisions: Tensor, labels: Tensor, weights: Tensor | None, seen: Data, rows: Tensor | None = None
-    ) -> None:
-        """What probabilities are far from the samples that were seen, by left-out decisions about rows of them."""
-        if self._data_kernel().domain == "gram" or self.calibration_ is None:
-            return
-        support = Support.of(self.function_, self.alpha_, held=HeldSamples(np.empty(0), plain(seen), None, None))
-        indicators = torch.nn.functional.one_hot(labels, len(self.classes_))
-        self.far_field_ = far_field(support, self.calibration_(plain(decisions)), indicators, weights, rows)
 
     def _fit_stack(self, stack: Stack, X: Data, y: Data, sample_weight: Data, groups: Data) -> Self:
         """Shallow fits, and a composition where the data accept it; both by squared loss on the classes' codes."""
@@ -358,8 +332,9 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         if self.calibration is not None:
             block, values = solution.system.left_out_sample() if solution.left_out is None else solution.left_out
             self.calibration_ = calibrate_codes(values.cpu(), block.Y.cpu(), block.weights)
-            places = torch.from_numpy(self._labels(plain(block.Y)))
-            self._keep_far_field(values.cpu(), places, block.weights, inputs)
+            classes = torch.from_numpy(self._labels(plain(block.Y)))
+            decisions = LeftOutDecisions(values.cpu(), classes, block.weights)
+            self.far_field_ = decisions.far_field(self.calibration_, solution.function, self.alpha_, inputs)
         own, pairwise = plain(inputs, copy=True), stack.domain == "gram"
         self._training_samples = samples.recalled(own, lambda Y: self.classes_[self._labels(Y)], pairwise=pairwise)
         return self
@@ -412,44 +387,23 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         return codes if self.loss == "logistic" else 2.0 * codes - 1.0
 
     def _calibrate(self, solution: DeepSolution) -> None:
-        """From decisions of models that were refitted without the samples they decide on.
-
-        The weights are those of the user: how many samples a class has decides how sure its targets are.
-        """
-        parts, problem = [], solution.regression
-        try:
-            for fold in solution.refits():
-                parts.append(fold)
-        except KeyboardInterrupt:
+        """From decisions of models that have not seen the samples they decide on."""
+        decisions, problem = LeftOutDecisions.of(solution, self._labels), solution.regression
+        if decisions.missing:
+            n_folds = len(problem.splits.folds(None))
             warn(
-                f"The fit was interrupted during the calibration; probabilities rest on {len(parts)} folds of "
-                f"{len(problem.splits.folds(None))} (on none: what the loss itself says, or there are none).",
+                f"The fit was interrupted during the calibration; probabilities rest on {n_folds - decisions.missing} "
+                f"folds of {n_folds} (on none: what the loss itself says, or there are none).",
                 ConvergenceWarning,
             )
-        if not parts:
+        if not len(decisions.values):
             return
-        rows = torch.cat([rows for _, rows in parts])
-        targets = torch.from_numpy(self._labels(plain(problem.seen.block.Y)))[rows]
-        weights = None if problem.seen.weights is None else torch.from_numpy(problem.seen.weights)[rows]
-        decisions = [each.double().cpu() for each, _ in parts]
-        outer, intercept, images = solution.inner.problem.solve(solution.inner.point)
-        if all(map(is_constant, [*decisions, outer(images[-1]) + intercept])):
-            self.calibration_ = base_rates(targets, len(self.classes_), weights)
-        else:
-            self.calibration_ = calibrate(torch.cat(decisions), targets, weights)
-            if len(parts) == len(problem.splits.folds(None)):  # the fit was not interrupted
-                self._keep_far_field(torch.cat(decisions), targets, weights, problem.seen.inputs, rows)
+        self.calibration_ = decisions.calibration(len(self.classes_))
+        if not (decisions.missing or decisions.constant):
+            seen = problem.seen.inputs
+            self.far_field_ = decisions.far_field(self.calibration_, self.function_, self.alpha_, seen)
 
     # -- the fitted function ------------------------------------------------------------------------------------------
-    @property
-    def _n_decisions(self) -> int | None:
-        check_is_fitted(self)
-        return None if len(self.classes_) == 2 else len(self.classes_)
-
-    def _decisions(self, X: Data) -> np.ndarray:
-        check_is_fitted(self)
-        return plain(self.function_(self._new_inputs(X, self.function_.kernel)))
-
     def decision_function(self, X: Data) -> np.ndarray:
         """Values of f_1 ∘ … ∘ f_L + b, the larger the surer.
 
@@ -464,8 +418,9 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
             For two classes, positive values speak for the second.
         """
         if is_dask(X):
-            return self._lazily("decision_function", X, self._n_decisions, dtype=self.intercept_.dtype)
-        decisions = self._decisions(X)
+            width = None if len(self.classes_) == 2 else len(self.classes_)
+            return self._lazily("decision_function", X, width, dtype=self.intercept_.dtype)
+        decisions = plain(self.function_(self._new_inputs(X, self._data_kernel())))
         return decisions[:, 0] if decisions.shape[1] == 1 else decisions
 
     def predict(self, X: Data) -> np.ndarray:
@@ -483,9 +438,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
             frequent class.
         """
         if is_dask(X):
-            check_is_fitted(self)
             return self._lazily("predict", X, None, dtype=self.classes_.dtype)
-        check_is_fitted(self)
         inputs = self._new_inputs(X, self._data_kernel())
         decisions = plain(self.function_(inputs))
         numbers = self._chosen(decisions)
@@ -517,9 +470,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
             In the order of ``classes_``.
         """
         if is_dask(X):
-            check_is_fitted(self)
             return self._lazily("predict_proba", X, len(self.classes_), dtype=np.float64)
-        check_is_fitted(self)
         inputs = self._new_inputs(X, self._data_kernel())
         decisions = plain(self.function_(inputs))
         if self.calibration_ is None:
@@ -569,4 +520,3 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
     # -- the fitted composition ---------------------------------------------------------------------------------------
     transform_layers = DeepKernelRegressor.transform_layers
     deep_kernel_ = DeepKernelRegressor.deep_kernel_
-    to_torch = DeepKernelRegressor.to_torch

@@ -25,7 +25,7 @@ from representer.inspection.levels import ApproximationBounds
 from representer.kernels import Gaussian, Kernel, single_kernel
 from representer.notices import NumericalWarning, warn
 from representer.operators import kernel_domain, takes_sparse
-from representer.optimize import HistoryEntry, SearchSettings
+from representer.optimize import HistoryEntry
 from representer.preimage import Network
 from representer.preimage.levels import METHODS, LevelPreimages
 from representer.problems.levels import (
@@ -329,14 +329,7 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         return InMemory(Block(X, torch.zeros(len(X), 0)))
 
     def _search(self) -> LevelSearch:
-        settings = SearchSettings(
-            max_iter=self.max_iter,
-            tol=self.tol,
-            seed=seed_of(self.random_state),
-            verbose=self.verbose,
-            callback=self._iteration_callback(),
-            deadline=self._deadline,
-        )
+        settings = self._search_settings(seed_of(self.random_state), "loo")
         last = self.function_ if self.warm_start and hasattr(self, "function_") else self.init
         return LevelSearch(self.solver, settings, last, self.learning_rate)
 
@@ -398,7 +391,6 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
             Training samples get the rows of ``hidden_`` (with ``extension="exact"``), but 0 along directions without
             variance.
         """
-        check_is_fitted(self)
         j = None if level is None else self._level(level)
         if is_dask(X):
             width = self._n_features_out if j is None else self.n_components_[j]
@@ -431,7 +423,6 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
 
     def _level(self, level: int | None) -> int:
         """The number of a level, the last by default."""
-        check_is_fitted(self)
         last = len(self.function_.hidden) - 1
         if level is None:
             return last
@@ -601,7 +592,6 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         score : float
             1 − squared error / squared distance from the training mean: 1 for what is recovered completely.
         """
-        check_is_fitted(self)
         X = self._new_inputs(X, self.function_.data.kernel)
         return self.function_.recovery(X, self._hidden(X)).share
 
@@ -618,7 +608,6 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         bounds : ApproximationBounds
             ``lower``, ``error``, ``upper``.
         """
-        check_is_fitted(self)
         return inspection.approximation_bounds(self.function_)
 
     def eta_for_explained_variance(self, n_components: int | None = None, ratio: float | None = None) -> float:
@@ -640,7 +629,6 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         eta : float
             η_2; the largest negative one that is allowed, −1/λ_s, if no ratio is given.
         """
-        check_is_fitted(self)
         return inspection.eta_for_explained_variance(self.function_, n_components, ratio)
 
     def suggest_architecture(

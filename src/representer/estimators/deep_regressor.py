@@ -34,11 +34,10 @@ from representer.operators import (
     OperatorKernel,
     Representation,
     as_operator_kernel,
-    replicates,
     takes_gaps,
     takes_sparse,
 )
-from representer.optimize import SearchSettings, in_squared_units, keep_going
+from representer.optimize import SearchSettings, in_squared_units
 from representer.problems.composition import (
     Composition,
     Loss,
@@ -55,7 +54,7 @@ from representer.problems.machines import (
     scalar_layer,
     without_search,
 )
-from representer.problems.spread import DeepSpread, Refits, deep_spread
+from representer.problems.spread import DeepSpread, regression_spread
 from representer.problems.stack import (
     LeastSquares,
     Members,
@@ -67,7 +66,6 @@ from representer.samples import (
     HeldSamples,
     OnDask,
     Samples,
-    SparseRows,
     TrainingSamples,
     check_left_out,
     check_noise,
@@ -76,7 +74,6 @@ from representer.samples import (
     largest_target,
     noise_weights,
     plain,
-    replicate_scatter,
     require_targets,
     target_unit,
 )
@@ -122,7 +119,7 @@ class DeepLearner(Protocol):
     def loss(self) -> object:
         """The loss, or its name."""
 
-    def _representation(self, *, sparse: bool = False) -> Representation: ...
+    def _representation(self, X: Data = None) -> Representation: ...
     def _search_settings(self, seed: int, criterion: str) -> SearchSettings: ...
     def _dask_samples(
         self, kernel: OperatorKernel, X: Data, y: Data, sample_weight: Data = None, groups: Data = None
@@ -242,7 +239,7 @@ def deep_regression(
         learner.memory_limit,
         last=last_solution(learner, getattr(learner, "_unit", 1.0)),
     )
-    representation = learner._representation(sparse=isinstance(inputs, SparseRows))
+    representation = learner._representation(inputs)
     return DeepRegression(samples, model, representation, seed=seed, inputs=inputs)
 
 
@@ -256,7 +253,7 @@ def stack_solution(
 ) -> StackSolution:
     """Shallow fits with the kernels of a stack, and a composition beside them where the arguments let it be."""
     seed = seed_of(learner.random_state)
-    representation = learner._representation(sparse=isinstance(inputs, SparseRows))
+    representation = learner._representation(inputs)
     rule = FoldRule(learner.cv, seed, labels, limits.DEPTH_ROWS)
     settings = learner._search_settings(seed, learner.criterion)
     width = getattr(learner, "n_features_in_", None)
@@ -265,9 +262,7 @@ def stack_solution(
 
 def stack_attributes(solution: StackSolution, unit: float = 1.0) -> dict[str, Any]:
     """What deep learners keep of a fit in which the data decide on inner layers, by name; targets are in a unit."""
-    for message in (solution.choice.unconverged, solution.system.problem):
-        if message is not None:
-            warn_unconverged(message)
+    warn_unconverged(solution.choice.unconverged, solution.system.problem)
     deep, squared = accepted_composition(solution), unit * unit
     result = None if deep is None else deep.inner.result
     layers = [] if deep is None else [scalar_layer(layer) for layer in deep.composition.layers]
@@ -605,7 +600,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         if solution.outer is not None:
             self.system_ = solution.outer.system
         elif loss.squared:
-            self.system_ = self._spread(solution)
+            self.system_ = regression_spread(solution, self.X_fit_)
         doubt = interpolation_doubt(self.function_, problem.seen) if self.loss == "interpolate" else None
         if doubt is not None:
             warn(doubt.message, ConvergenceWarning if doubt.misses else UserWarning)
@@ -677,25 +672,6 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
             )
         return 1.0
 
-    def _spread(self, solution: DeepSolution) -> DeepSpread:
-        """What standard deviations need; refits, where the inner layers are large, wait until somebody asks."""
-        refits, problem = None, solution.regression
-        seen = problem.seen
-        if not problem.inner_is_small and len(seen) > 1:
-            folds = [(a.numpy(), b.numpy()) for a, b in problem.splits.folds(None)]
-            settings = replace(solution.choice.settings, verbose=0, callback=keep_going)
-            refits = Refits(solution.composition, settings, folds, problem.scope.approximation)
-        return replace(deep_spread(solution, self.X_fit_, refits), replicated=self._replicated(seen))
-
-    def _replicated(self, seen: SeenSamples) -> tuple[np.ndarray, np.ndarray] | None:
-        """The scatter of targets with equal inputs, and its degrees of freedom, at weights of mean one."""
-        numbers = None if seen.groups is None else replicates(self.function_.kernel, seen.block.X)
-        if numbers is None:
-            return None
-        weights = None if seen.weights is None else seen.weights / seen.weights.mean()
-        scatter, freedom = replicate_scatter(plain(seen.block.Y).astype(np.float64), numbers, weights)
-        return scatter.sum(0), freedom.sum(0)
-
     def predict(self, X: Data, return_std: bool = False) -> Any:
         """Predict targets.
 
@@ -719,10 +695,8 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         if is_dask(X):
             if return_std:
                 raise ValueError("return_std=True is for data in memory; map it over the chunks yourself.")
-            check_is_fitted(self)
             width = None if self._flat else len(self.intercept_)
             return self._lazily("predict", X, width, dtype=self.intercept_.dtype)
-        check_is_fitted(self)
         X, f = self._new_inputs(X, self.function_.kernel), self.function_
         points = X if isinstance(f, Stacked) else f.images(X)[-1]
         mean = self._shaped(f(points) if isinstance(f, Stacked) else f.at_image(points))
@@ -821,7 +795,6 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         images : list of ndarray of shape (n_samples, size)
             What each layer but the outer one makes of X.
         """
-        check_is_fitted(self)
         f = self.function_.functions[-1] if isinstance(self.function_, Stacked) else self.function_
         images = f.images(self._new_inputs(X, self.function_.kernel)) if isinstance(f, Composed) else []
         return [plain(image) for image in images[1:]]

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import torch
 from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from representer.approximation import Approximation, needed_features
+from representer.approximation import Approximation
 from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting
 from representer.estimators.base import predict_set as class_sets_of
+from representer.estimators.operator_ridge import OperatorRidge
 from representer.estimators.validation import (
     Check,
     check_alpha,
@@ -33,8 +32,8 @@ from representer.functions import Expansion, FeatureFunction, Stacked
 from representer.inspection.explanation import class_misfits
 from representer.kernels import Gaussian, Kernel, Stack, as_kernel, is_bounded, stack_of
 from representer.objectives.risk import radius_with_prior
-from representer.operators import Representation, original, replicates
-from representer.optimize import Choice, HistoryEntry, keep_going
+from representer.operators import Representation, left_out_together, original
+from representer.optimize import Choice
 from representer.preimage.probabilities import (
     EmbeddingCalibration,
     FarField,
@@ -43,19 +42,16 @@ from representer.preimage.probabilities import (
     entropy_of,
 )
 from representer.problems.class_embedding import CRITERIA, ClassModel, ClassProblem, ClassSolution, solve_stack
-from representer.problems.embedding import EmbeddingSettings, on_device, require_groups
+from representer.problems.embedding import EmbeddingSettings, require_groups
 from representer.problems.stack import Members
 from representer.samples import (
-    Block,
     Data,
     InMemory,
     OnDask,
     Samples,
-    SparseRows,
-    as_scipy,
     check_classes,
     check_groups,
-    groups_with_replicates,
+    check_lengths,
     in_memory,
     is_dask,
     one_hot,
@@ -322,8 +318,8 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
             inputs, how = None, self._representation()
         else:
             inputs, samples = self._samples_in_memory(kernel, X, y, sample_weight, groups)
-            how = self._sparse_representation(inputs)
-        self._keep(self._solved(samples, kernel, how, inputs, self._iteration_callback()))
+            how = self._representation(inputs)
+        self._keep(self._solved(samples, kernel, how, inputs))
         self._n_samples = samples.n
         held, pairwise = self.system_.samples, kernel.domain == "gram"
         own = plain(inputs, copy=True) if held is None else held.X
@@ -354,7 +350,6 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
             All labels that will come; needed in the first call, unless ``fit`` has seen them.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the samples of the batch.
-
         groups : array-like of shape (n_samples,), default=None
             Labels of what belongs together, also across batches: samples of one group are left out together.
 
@@ -373,11 +368,12 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         X = check_inputs(self, in_memory(X), kernel, reset=first)
         labels = self._batch_labels(X, in_memory(y), classes)
         weights = self._weights(X, labels, sample_weight)
-        how = self._sparse_representation(X)
-        block = Block(how.inputs(kernel, X), how.tensor(one_hot(labels, np.arange(len(self.classes_)))))
-        block = _weighted(block, weights, self._batch_groups(groups, len(labels), first=first), how).positive_part()
+        how = self._representation(X)
+        members = self._batch_groups(groups, len(labels), first=first)
+        Y = one_hot(labels, np.arange(len(self.classes_)))
+        block = how.block(how.inputs(kernel, X), Y, weights, members).positive_part()
         if first:
-            solution = self._solved(InMemory(block), kernel, how, None, keep_going)
+            solution = self._solved(InMemory(block), kernel, how, None)
             solution = replace(solution, system=solution.system.changed(samples=None))
         else:
             problem = ClassProblem(InMemory(block), self._model(self._kernels[0]), how)
@@ -388,12 +384,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         return self
 
     def _solved(
-        self,
-        samples: Samples,
-        kernel: Kernel | Stack,
-        representation: Representation,
-        inputs: Data,
-        callback: Callable[[HistoryEntry], bool],
+        self, samples: Samples, kernel: Kernel | Stack, representation: Representation, inputs: Data
     ) -> ClassSolution:
         """Learn what is free, and fit to all samples."""
         seed = seed_of(self.random_state)
@@ -408,13 +399,12 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
             for of_model, model in zip(own, models, strict=True)
         ]
         self._check_start(models[0].alpha, [name for problem in problems for name in problem.free])
-        settings = self._settings(seed, callback)
+        settings = self._settings(seed)
         if isinstance(kernel, Stack):
             solution = solve_stack(problems, settings, None if isinstance(stack.weights, str) else stack.weights)
         else:
             solution = problems[0].solve(problems[0].choose(settings))
-        if solution.choice.unconverged is not None:
-            warn_unconverged(solution.choice.unconverged)
+        warn_unconverged(solution.choice.unconverged)
         return solution
 
     def _keep(self, solution: ClassSolution) -> None:
@@ -443,18 +433,12 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
 
     def _stated_kernel(self, X: Data) -> Kernel | Stack:
         """A copy of the kernel, or of those that are stacked, with plain numbers, which no later change reaches."""
-        stack = stack_of(self.kernel, X, needed_features(self.approximation))
+        stack = stack_of(self.kernel, X, self._needed_features)
         if stack is not None:
             if self.start:
                 raise ValueError(f"start={self.start!r} is where the search of one kernel starts; a stack has several.")
-            kernels = [on_device(as_kernel(kernel), self.device) for kernel in stack.kernels]
-            return Stack(kernels, stack.weights, stack.alphas)
-        named = isinstance(self.kernel, str)
-        kernel = self.named_kernel(self.kernel) if named else as_kernel(self.kernel)
-        return on_device(kernel.__sklearn_clone__().numbers(), self.device)
-
-    def _sparse_representation(self, X: Data) -> Representation:
-        return self._representation(sparse=isinstance(X, SparseRows))
+            return Stack([self._own_kernel(kernel) for kernel in stack.kernels], stack.weights, stack.alphas)
+        return self._own_kernel(self.kernel)
 
     def _samples_in_memory(
         self, kernel: Kernel | Stack, X: Data, y: Data, sample_weight: Data, groups: Data
@@ -462,18 +446,16 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         X = check_inputs(self, X, kernel, reset=True)
         self.classes_, labels = encode(X, y)
         weights = self._weights(X, labels, sample_weight)
-        how = self._sparse_representation(X)
-        Y = how.tensor(one_hot(labels, np.arange(len(self.classes_))))
+        how = self._representation(X)
         inputs = how.inputs(kernel, X)
-        numbers = groups_with_replicates(check_groups(groups, len(labels)), replicates(kernel, inputs))
-        return X, InMemory(_weighted(Block(inputs, Y), weights, numbers, how))
+        numbers = left_out_together(kernel, inputs, check_groups(groups, len(labels)))
+        return X, InMemory(how.block(inputs, one_hot(labels, np.arange(len(self.classes_))), weights, numbers))
 
     def _samples_on_dask(self, kernel: Kernel | Stack, X: Data, y: Data, sample_weight: Data, groups: Data) -> OnDask:
         self.classes_, indicators = one_hot_on_dask(y)
         if self.class_weight is not None:
             sample_weight = self._weights_on_dask(indicators, sample_weight)
-        samples = self._dask_samples(kernel, X, indicators, sample_weight, groups)
-        return samples
+        return self._dask_samples(kernel, X, indicators, sample_weight, groups)
 
     def _weights(self, X: Data, labels: np.ndarray, sample_weight: Data) -> np.ndarray | None:
         """The weights of samples times those of their classes; None where all are equal."""
@@ -509,8 +491,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
             raise ValueError(f"classes={classes!r} are not those of the first call, {self.classes_.tolist()}.")
         labels = np.asarray(column_or_1d(plain(y)))
-        if len(labels) != len(X):
-            raise ValueError(f"X and y have inconsistent numbers of samples: {len(X)} and {len(labels)}.")
+        check_lengths(len(X), len(labels))
         strangers = np.setdiff1d(labels, self.classes_)
         if len(strangers):
             raise ValueError(f"y has labels that are not among the classes: {strangers[0].item()!r}.")
@@ -536,16 +517,9 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
             memory_limit=self.memory_limit,
         )
 
-    def _settings(self, seed: int, callback: Callable[[HistoryEntry], bool]) -> EmbeddingSettings:
+    def _settings(self, seed: int) -> EmbeddingSettings:
         return EmbeddingSettings(
-            criterion=self.criterion,
-            max_iter=int(self.max_iter),
-            tol=float(self.tol),
-            n_restarts=int(self.n_restarts),
-            seed=seed,
-            verbose=int(self.verbose),
-            callback=callback,
-            deadline=self._deadline,
+            **vars(self._search_settings(seed, self.criterion)),
             shrinkage=float(self.shrinkage),
             start=self.start or {},
             solver=self.solver,
@@ -574,7 +548,6 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         estimates : ndarray of shape (n_samples, n_classes)
             f(x) + b.
         """
-        check_is_fitted(self)
         if is_dask(X):
             return self._lazily("embedding", X, len(self.classes_))
         return plain(self.function_(self._new_inputs(X, self.kernel_)))
@@ -608,7 +581,6 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         y : ndarray of shape (n_samples,)
             The most probable class; that of the largest estimate, but for samples far from all others.
         """
-        check_is_fitted(self)
         if is_dask(X):
             return self._lazily("predict", X, None, dtype=self.classes_.dtype)
         inputs = self._new_inputs(X, self.kernel_)
@@ -633,7 +605,6 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         probabilities : ndarray of shape (n_samples, n_classes)
             In the order of ``classes_``.
         """
-        check_is_fitted(self)
         if is_dask(X):
             return self._lazily("predict_proba", X, len(self.classes_), kind=kind)
         inputs = self._new_inputs(X, self.kernel_)
@@ -712,7 +683,6 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         bound : float
             Training cross entropy + 4e·r + √(8 log(2/beta)/n): valid, and far above 1 on real data.
         """
-        check_is_fitted(self)
         if self._training_loss is None:
             raise ValueError("risk_bound needs the training loss, which a fit by batches does not have; use fit.")
         reasons = {
@@ -756,24 +726,4 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         b = self.function_.intercept
         return np.zeros(len(self.classes_), np.dtype(self.dtype)) if b is None else b
 
-    @property
-    def X_fit_(self) -> Data:  # noqa: N802
-        """The training inputs, or None after ``partial_fit`` or a fit on Dask."""
-        check_is_fitted(self)
-        return None if self.system_.samples is None else as_scipy(self.system_.samples.X)
-
-    @property
-    def landmarks_(self) -> Data:
-        """The landmarks of an approximation, or None where it has none."""
-        check_is_fitted(self)
-        return None if self.system_.features is None else self.system_.features.landmarks
-
-
-def _weighted(block: Block, weights: np.ndarray | None, groups: np.ndarray | None, how: Representation) -> Block:
-    """A block with its weights and groups as tensors."""
-    return Block(
-        block.X,
-        block.Y,
-        None if weights is None else how.tensor(weights),
-        None if groups is None else torch.from_numpy(groups),
-    )
+    X_fit_, landmarks_ = OperatorRidge.X_fit_, OperatorRidge.landmarks_

@@ -12,7 +12,6 @@ from scipy.sparse import issparse
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags, check_array
-from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from representer import preimage
@@ -34,18 +33,16 @@ from representer.operators import OperatorKernel, as_operator_kernel, takes_gaps
 from representer.problems.autoencoder import (
     AutoencoderModel,
     AutoencoderProblem,
-    BoundData,
     FeatureSpace,
     GeneralizationBound,
     KernelSpace,
     TargetSpace,
-    TargetStatistics,
     estimated_bound,
     explained,
 )
 from representer.problems.composition import Composition, squared_loss
 from representer.problems.machines import as_layer, checked_layer
-from representer.samples import Data, Samples, SparseRows, as_frame, frame_library, is_dask, label_columns, plain
+from representer.samples import Data, Samples, as_frame, frame_library, is_dask, label_columns, plain
 from representer.values import COUNT, NONE, NOT_NEGATIVE, instance_of, is_count, is_real, one_of
 
 # Landmarks of a fit in batches that has not been given any.
@@ -439,7 +436,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
                     f"{who} takes data of the kind {domain!r}, but it gets codes, which are vectors. Only the first "
                     "kernel sees the data themselves."
                 )
-        how = self._representation(sparse=isinstance(inputs, SparseRows))
+        how = self._representation(inputs)
         if model.supervision == "auto" and inputs is None:
             raise ValueError("supervision='auto' compares fits to samples in memory; got Dask. Give a number.")
         wanted = y is not None if model.supervision == "auto" else model.label_weight > 0
@@ -461,25 +458,14 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
 
     def _keep(self, problem: AutoencoderProblem, code: int) -> None:
         """What is known of codes and reconstructions of the training samples."""
-        space, coordinates, data, weights = problem.space, problem.coordinates, problem.data, problem.targets.weights
+        space = problem.space
         self.decoder_kernel_ = self.kernel_
         self.kernel_ = self.layers_[0].kernel
         self.target_kernel_ = space.kernel if isinstance(space, KernelSpace) else None
-        self.space_ = space.stored(self._representation(sparse=isinstance(data, SparseRows)))
+        self.space_ = space.stored(self._representation(problem.data))
         self.code_layer_ = code
         self.n_components_ = self._n_features_out = self.layers_[code].size
-        norms = space.squared_norms(data)
-        self.statistics_ = TargetStatistics.of(space, data, coordinates, norms, weights)
-        images = [data]
-        for f in self.function_.inner:
-            images.append(f.loaded(images[-1]))
-        distortion = space.squared_distances(data, self.function_.at_image(images[-1]), norms)
-        distortion = distortion if weights is None else weights * distortion
-        self.explained_variance_ratio_ = explained(
-            distortion.mean().item(), self.statistics_.variance, norms.abs().mean().item(), norms.dtype
-        )
-        functions = [*(f.loaded for f in self.function_.inner), self.function_.outer_expansion().loaded]
-        self._bound_data = BoundData.of(functions, images, norms, coordinates.shape[1])
+        self.statistics_, self.explained_variance_ratio_, self._bound_data = problem.judged(self.function_)
 
     # -- the fitted functions -----------------------------------------------------------------------------------------
     @property
@@ -489,7 +475,6 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
 
     def _inputs(self, X: Data) -> Data:
         """Checked inputs of a fitted autoencoder, prepared."""
-        check_is_fitted(self)
         return self.function_.inputs(self._new_inputs(X, self.function_.kernel))
 
     def _network(self) -> torch.nn.Module:
@@ -508,7 +493,6 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         return self.function_.from_image(codes, self.code_layer_ + 1)
 
     def _check_codes(self, Z: Data) -> Tensor:
-        check_is_fitted(self)
         codes = check_array(plain(Z), dtype=np.float64, input_name="Z")
         if codes.shape[1] != self.n_components_:
             raise ValueError(f"Z has {codes.shape[1]} columns, but codes have {self.n_components_} components.")
@@ -570,7 +554,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
             objects = self.X_fit_
         else:
             objects = check_inputs(self, candidates, space.kernel, reset=False)
-        prepared = self._representation(sparse=isinstance(objects, SparseRows)).inputs(space.kernel, objects)
+        prepared = self._representation(objects).inputs(space.kernel, objects)
         norms = self._squared_norms(prepared, diagonal)
         distance = preimage.distances(values, space.coordinates(prepared), norms)
         if how == "weighted":
@@ -595,7 +579,6 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
             In order of variance where the decoder's kernel is invariant under rotations.
         """
         if is_dask(X):
-            check_is_fitted(self)
             return self._lazily("transform", X, self._n_features_out)
         return plain(self._codes(self._inputs(X)))
 
@@ -646,7 +629,6 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
             Reconstructions.
         """
         if is_dask(X):
-            check_is_fitted(self)
             if not isinstance(self._space, FeatureSpace):
                 raise ValueError("Only reconstructions that are vectors are lazy; these are elements of an RKHS.")
             return self._lazily("reconstruct", X, self.n_features_in_)
@@ -670,7 +652,6 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
             Squared distances. ``mean()`` is the test distortion.
         """
         if is_dask(X):
-            check_is_fitted(self)
             return self._lazily("reconstruction_error", X, None)
         X = self._inputs(X)
         return plain(self._distortion(X, self._squared_norms(X, diagonal)).clamp(min=0.0))
@@ -715,7 +696,6 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         bound : GeneralizationBound
             Its two terms and the constants in them, estimated on the training data; ``bound(C0)`` is the sum for a C₀.
         """
-        check_is_fitted(self)
         functions = [*self.function_.inner, self.function_.outer_expansion()]
         return estimated_bound(functions, self._bound_data, delta)
 
@@ -735,4 +715,3 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         return self.function_.first
 
     deep_kernel_ = DeepKernelRegressor.deep_kernel_
-    to_torch = DeepKernelRegressor.to_torch

@@ -16,7 +16,7 @@ from representer.estimators.validation import DTYPES, check_inputs, seed_of
 from representer.functions import FeatureFunction, FeatureNetwork, StoredFeatures
 from representer.kernels import Kernel, as_kernel, one_kernel, single_kernel
 from representer.operators import Adapted, Representation, original, takes_sparse
-from representer.samples import Block, Data, InMemory, OnDask, Samples, SparseRows, count, is_dask, plain
+from representer.samples import Block, Data, InMemory, OnDask, Samples, count, is_dask, plain
 from representer.samples import rows as limits
 
 
@@ -128,8 +128,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLe
         """
         self._check()
         stated = single_kernel(self.kernel, X, "auto", incomplete=self._any_kernel)
-        kernel = self.named_kernel(stated) if isinstance(stated, str) else as_kernel(stated)
-        kernel = kernel.__sklearn_clone__().numbers()
+        kernel = self._own_kernel(stated)
         seed = seed_of(self.random_state)
         samples, representation = self._samples(kernel, X)
         approximation = (self.approximation or Nystroem(min(100, samples.n))).sized(samples.n)
@@ -155,7 +154,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLe
         speaker = self if kernel.domain == "records" else self._speaker  # records keep the names of their columns here
         X = check_inputs(speaker, X, kernel, reset=True)
         _copy_columns(speaker, self)
-        representation = self._representation(sparse=isinstance(X, SparseRows))
+        representation = self._representation(X)
         inputs = representation.inputs(kernel, X)
         return InMemory(Block(inputs, torch.zeros(count(inputs), 0))), representation
 
@@ -190,7 +189,6 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLe
         features : ndarray of shape (n_samples, n_components)
             φ(x) as rows.
         """
-        check_is_fitted(self)
         if is_dask(X):
             return self._lazily("transform", X, self._n_features_out)
         _copy_columns(self, self._speaker)

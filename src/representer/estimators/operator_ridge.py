@@ -12,7 +12,7 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from representer.approximation import Approximation, Falkon, needed_features
+from representer.approximation import Approximation, Falkon
 from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting
 from representer.estimators.validation import (
     DTYPES,
@@ -41,8 +41,8 @@ from representer.operators import (
     OperatorKernel,
     Representation,
     as_operator_kernel,
+    left_out_together,
     original,
-    replicates,
 )
 from representer.optimize import learned_numbers
 from representer.problems.ridge import RidgeModel, RidgeProblem, RidgeSolution, warn_of_raised
@@ -54,17 +54,14 @@ from representer.problems.stack import (
     StackSolution,
 )
 from representer.samples import (
-    Block,
     Data,
     InMemory,
     OnDask,
     Samples,
-    SparseRows,
     TrainingSamples,
     as_scipy,
     check_left_out,
     check_noise,
-    groups_with_replicates,
     in_memory,
     is_dask,
     is_flat,
@@ -321,7 +318,6 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
             Targets, all of them known.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the samples.
-
         groups : array-like of shape (n_samples,), default=None
             Labels of what belongs together, also across batches: leave-one-out leaves out whole groups.
 
@@ -361,7 +357,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
 
     def _stated_kernel(self, X: Data) -> OperatorKernel | Stack:
         """The kernel, or the kernels that are stacked, with the output operator."""
-        stack = stack_of(self.kernel, X, needed_features(self.approximation))
+        stack = stack_of(self.kernel, X, self._needed_features)
         if stack is None:
             return as_operator_kernel(self.kernel, self.operator)
         return Stack([as_operator_kernel(k, self.operator) for k in stack.kernels], stack.weights, stack.alphas)
@@ -402,8 +398,8 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         unit = target_unit(targets, self.dtype)
         self._unit = unit if reset else self._unit  # batches have that of the first
         targets = targets / self._unit
-        self._sparse = isinstance(X, SparseRows)
-        how = self._represented
+        how = self._representation(X)
+        self._sparse = how.sparse
         inputs = how.inputs(kernel, X)
         expected = kernel.n_outputs(inputs)
         if expected is not None and expected != targets.shape[1]:
@@ -416,11 +412,9 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         )
         if searched and reset:
             check_left_out(len(X), None)
-        w = None if weights is None else how.tensor(weights)
         if self.criterion == "loo":
-            numbers = groups_with_replicates(numbers, replicates(kernel, inputs))
-        members = None if numbers is None else torch.from_numpy(numbers)
-        return X, InMemory(Block(inputs, how.tensor(targets), w, members))
+            numbers = left_out_together(kernel, inputs, numbers)
+        return X, InMemory(how.block(inputs, targets, weights, numbers))
 
     def _with_noise(self, samples: InMemory, noise: Data) -> InMemory:
         """The samples with weights in inverse proportion to the variance of their noise; the median has weight one."""
@@ -453,9 +447,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
             solution = stack.solve(stack.choose(settings))
         else:
             solution = problems[0].solve(problems[0].choose(settings))
-        for message in (solution.choice.unconverged, solution.system.problem):
-            if message is not None:
-                warn_unconverged(message)
+        warn_unconverged(solution.choice.unconverged, solution.system.problem)
         warn_of_raised(solution.solutions if isinstance(solution, StackSolution) else [solution])
         if isinstance(solution, StackSolution):
             shares = [member.weights.max() * member.learned for member in solution.members]
@@ -466,7 +458,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
 
     @property
     def _represented(self) -> Representation:
-        return self._representation(sparse=self._sparse)
+        return replace(self._representation(), sparse=self._sparse)
 
     # -- the fitted function ------------------------------------------------------------------------------------------
     def _keep(self, solution: RidgeSolution | StackSolution) -> None:
@@ -598,7 +590,6 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         std : ndarray like y
             Only with ``return_std``.
         """
-        check_is_fitted(self)
         if is_dask(X):
             if return_std:
                 raise ValueError("return_std=True is for data in memory; map it over the chunks yourself.")

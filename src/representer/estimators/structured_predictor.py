@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
@@ -14,7 +14,7 @@ from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from representer.approximation import input_output_pair, needed_features
+from representer.approximation import input_output_pair
 from representer.estimators import validation
 from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting
 from representer.functions import Embedding, EmbeddingFunction, Expansion, FeatureFunction, function_network
@@ -27,10 +27,10 @@ from representer.operators import (
     Operator,
     PrincipalComponents,
     as_operator,
+    left_out_together,
     original,
-    replicates,
 )
-from representer.optimize import Choice, HistoryEntry, keep_going, least_error
+from representer.optimize import Choice, least_error
 from representer.preimage import Candidates, Decoder, LabelSet, as_decoder, candidate_scores
 from representer.preimage.base import check_width
 from representer.problems.stack import SHRINKAGE
@@ -38,7 +38,6 @@ from representer.problems.structured import StructuredProblem, Task, add_batch, 
 from representer.samples import (
     Data,
     OnDask,
-    SparseRows,
     TrainingSamples,
     as_collection,
     check_groups,
@@ -46,7 +45,6 @@ from representer.samples import (
     check_lengths,
     check_numbers,
     count,
-    groups_with_replicates,
     in_memory,
     integer_type,
     is_dask,
@@ -286,12 +284,10 @@ class StructuredPredictor(KernelLearner):
         self : StructuredPredictor
             The fitted model.
         """
-        self._fit_whole(X, y, sample_weight, groups, self._iteration_callback())
+        self._fit_whole(X, y, sample_weight, groups)
         return self
 
-    def _fit_whole(
-        self, X: Data, y: Data, sample_weight: Data, groups: Data, callback: Callable[[HistoryEntry], bool]
-    ) -> None:
+    def _fit_whole(self, X: Data, y: Data, sample_weight: Data, groups: Data) -> None:
         """Fit to all samples, however many."""
         self.__dict__.pop("n_samples_seen_", None)
         self._check()
@@ -314,20 +310,19 @@ class StructuredPredictor(KernelLearner):
         self._resolved_decoder(problem.model.output_kernel, pairs.outputs)  # refuses it before anything is computed
         if problem.chooses:
             check_left_out(len(pairs), pairs.known(pairs.groups))
-        problem, choice = least_error(problems, self._search_settings(seed, "loo", callback))
+        problem, choice = least_error(problems, self._search_settings(seed, "loo"))
         self.history_, self.n_iter_ = choice.history, choice.n_iter
         self._keep(choice, *problem.solve(choice))
 
     def _kernels(self, X: Data) -> list[Kernel]:
         """The input kernels of which the best one by leave-one-out is taken: those of the data's kind, or one."""
         if isinstance(self.kernel, str) and is_several(self.kernel):
-            return kernels_of(self.kernel, X, needed_features(self.approximation))
-        return [as_kernel(self.kernel).__sklearn_clone__().numbers()]
+            return kernels_of(self.kernel, X, self._needed_features)
+        return [self._own_kernel(self.kernel)]
 
     def _keep(self, choice: Choice, function: EmbeddingFunction, system: StructuredSystem) -> None:
         """Keep the fitted function at chosen numbers, its system and its decoder."""
-        if choice.unconverged is not None:
-            validation.warn_unconverged(choice.unconverged)
+        validation.warn_unconverged(choice.unconverged)
         model = system.model
         self.kernel_, self.output_kernel_, self.operator_ = original(model.kernel), model.output_kernel, model.operator
         self.alpha_, self.criterion_value_ = system.alpha, choice.value
@@ -351,7 +346,7 @@ class StructuredPredictor(KernelLearner):
 
     def _model(self, kernel: Kernel, output: Kernel, inputs: Data, seed: int) -> StructuredModel:
         """What the arguments mean for stored inputs of this kind."""
-        how = self._representation(sparse=isinstance(inputs, SparseRows))
+        how = self._representation(inputs)
         return StructuredModel(
             how.adapted(kernel, repair=True),
             output,
@@ -405,9 +400,8 @@ class StructuredPredictor(KernelLearner):
             )
         self._kind = integer_type(present) if output.domain == "vectors" else None
         weights = validation.check_weights(sample_weight, X)
-        numbers = check_groups(groups, count(inputs))
-        how = self._representation(sparse=isinstance(inputs, SparseRows))
-        numbers = groups_with_replicates(numbers, replicates(kernel, how.inputs(kernel, inputs)))
+        prepared = self._representation(inputs).inputs(kernel, inputs)
+        numbers = left_out_together(kernel, prepared, check_groups(groups, count(inputs)))
         return self._pairs(kernel, output, inputs, outputs, labelled, weights, numbers), None
 
     def _read_dask(
@@ -435,7 +429,7 @@ class StructuredPredictor(KernelLearner):
 
     def _pairs(self, kernel: Kernel, output: Kernel, inputs: Data, outputs: Data, *arrays: np.ndarray | None) -> Pairs:
         """Checked samples of positive weight; the arrays are the numbers with an output, weights and groups."""
-        how = self._representation(sparse=isinstance(inputs, SparseRows))
+        how = self._representation(inputs)
         return Pairs.of(kernel, output, how, inputs, outputs, *arrays).positive()
 
     def _task_loss(self, outputs: Data, predicted: Data) -> float | np.ndarray:
@@ -477,7 +471,7 @@ class StructuredPredictor(KernelLearner):
             self._check()
             self._add_batch(X, y, sample_weight)
             return self
-        self._fit_whole(X, y, sample_weight, None, keep_going)
+        self._fit_whole(X, y, sample_weight, None)
         if self.system_.sums is None:
             raise ValueError(NO_GAPS)
         self.n_samples_seen_ = self.system_.sums.n
@@ -562,7 +556,6 @@ class StructuredPredictor(KernelLearner):
             Sums Σ_j w_j l(·, y_j) of training outputs (of landmarks after an approximate fit, of the axes for vectors
             with a linear kernel), with values, inner products and distances.
         """
-        check_is_fitted(self)
         return self.function_.embedding(self._new_inputs(X, self.kernel_))
 
     def predict(self, X: Data) -> Data:
@@ -580,7 +573,6 @@ class StructuredPredictor(KernelLearner):
             chooses from them, floats where it makes new vectors); with a precomputed output kernel, numbers of
             candidates.
         """
-        check_is_fitted(self)
         if is_dask(X):
             return self._predict_lazily(X)
         X = self._new_inputs(X, self.kernel_)
@@ -620,7 +612,6 @@ class StructuredPredictor(KernelLearner):
         scores : ndarray of shape (n_queries, k)
             2⟨g(x), l(·, y)⟩ − l(y, y): ‖g(x)‖² minus the squared distance.
         """
-        check_is_fitted(self)
         X = self._new_inputs(X, self.kernel_)
         topk = getattr(self.decoder_, "topk", None)
         if topk is None:
@@ -669,7 +660,6 @@ class StructuredPredictor(KernelLearner):
         network : torch.nn.Module
             X (n_queries, n_features) to what ``score_candidates(X, candidates)`` gives.
         """
-        check_is_fitted(self)
         validation.needs_vectors(self._data_kernel())
         outputs = self._candidates() if candidates is None else candidates
         return function_network(self._score_function(outputs))
@@ -784,7 +774,6 @@ class StructuredPredictor(KernelLearner):
         explanation : Explanation
             Its predictions are the scores of ``score_candidates``, (n_queries, n_candidates).
         """
-        check_is_fitted(self)
         function = self._score_function(self.predict(X) if candidates is None else candidates)
         explanation = self._explanation(function, X, top, coverage, parts=parts)
         return replace(explanation, support=self.support(X)) if support else explanation
@@ -828,7 +817,6 @@ class StructuredPredictor(KernelLearner):
         losses : ndarray of shape (n_samples,)
             One for each pair; the loss of Kadri et al. is their mean.
         """
-        check_is_fitted(self)
         gram = self.Y_fit_ if self.output_kernel_.domain == "gram" else None
         if gram is None:
             one, two = self._new_outputs(Y, "Y"), self._new_outputs(Y_pred, "Y_pred")
@@ -882,7 +870,6 @@ class StructuredPredictor(KernelLearner):
         joint : ndarray of shape (n, m)
             One row for each of the first pairs.
         """
-        check_is_fitted(self)
         if "gram" in (self.kernel_.domain, self.output_kernel_.domain):
             raise ValueError("joint_kernel needs kernels that can be evaluated; a precomputed one cannot.")
         output, root, how = self.output_kernel_, self.system_.operator_root, self.system_.model.representation

@@ -40,6 +40,7 @@ from representer.samples import (
     as_records,
     check_classes,
     check_gram,
+    check_lengths,
     is_single,
     plain,
     refuse_equal_names,
@@ -248,8 +249,7 @@ def encode(X: Data, y: Data) -> tuple[np.ndarray, np.ndarray]:
     y = column_or_1d(plain(y), warn=True)
     refuse_missing_labels(y)
     assert_all_finite(y, input_name="y")
-    if len(y) != _num_samples(X):
-        raise ValueError(f"X and y have inconsistent numbers of samples: {_num_samples(X)} and {len(y)}.")
+    check_lengths(_num_samples(X), len(y))
     try:
         check_classification_targets(y)
         classes, labels = np.unique(y, return_inverse=True)
@@ -399,9 +399,11 @@ def seed_of(random_state: object) -> int:
     return remembered(lambda: "a seed", lambda: int(check_random_state(random_state).randint(np.iinfo(np.int32).max)))
 
 
-def warn_unconverged(message: str) -> None:
-    """A search that ended early keeps its best point, and says so."""
-    warn(message, ConvergenceWarning)
+def warn_unconverged(*messages: str | None) -> None:
+    """A search that ended early keeps its best point, and says so; None is nothing to say."""
+    for message in messages:
+        if message is not None:
+            warn(message, ConvergenceWarning)
 
 
 # -- folds ------------------------------------------------------------------------------------------------------------

@@ -141,6 +141,10 @@ def _field_html(name: str, value: Any) -> str:
     return f"<li>{name}: <code>{escape(text[:80])}</code></li>"
 
 
+# Coefficients sum to zero if their sum is below so many roundings: samples of unequal noise leave a few.
+ROUNDED_SUM = 16.0
+
+
 def in_units(unit: float, array: Array) -> Array:
     """The numbers of a function of targets that were divided by a unit, or a ValueError where they leave the range."""
     if unit == 1.0:
@@ -255,7 +259,7 @@ class Expansion(Function):
         if not isinstance(self.kernel, Decomposable) or learned or C.ndim != 2:
             return None
         weights = self.kernel.mixed(C)
-        rounding = len(weights) * torch.finfo(weights.dtype).eps * weights.abs().sum(0)
+        rounding = ROUNDED_SUM * len(weights) * torch.finfo(weights.dtype).eps * weights.abs().sum(0)
         size = weights.abs().max()
         if not 0 < size < torch.inf or not bool((weights.sum(0).abs() <= rounding).all()):
             return None
@@ -274,8 +278,8 @@ class Expansion(Function):
             for rows in row_blocks(count(X), 2 * m * p * p * terms.element_size()):
                 block = X[rows]
                 if isinstance(f.kernel, Decomposable):
-                    gram = f.kernel.kernel._gram(block, f.anchors)
-                    gram = gram if f._middle is None else gram - gram @ f._middle
+                    k, q = f.kernel.kernel, f._middle
+                    gram = k._gram(block, f.anchors) if q is None else k._gram_around(block, f.anchors, q)
                     terms[rows] = gram[:, :, None] * f.kernel.mixed(f.coefficients)
                 elif (form := f.kernel.diagonal_form(p, f.coefficients)) is not None and form.rotation is None:
                     for weights, outputs in form.groups():

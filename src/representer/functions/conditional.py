@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -30,16 +30,6 @@ INTEGRATION_POINTS = 4096
 POINTS_PER_BANDWIDTH, MOST_POINTS, TAIL, NODES = 8, 65536, 9.0, 8
 # Bandwidths that are compared, each 1/√2 of the one before; the share of a uniform density that no sample ends at −∞.
 N_BANDWIDTHS, DOUBT = 14, 0.01
-
-
-class Weighing(Protocol):
-    """A function x ↦ w(x) whose combinations Vᵀw(x) are known without its n values."""
-
-    def __call__(self, X: Data) -> Tensor:
-        """w(x_i) as rows, (q, n)."""
-
-    def combined(self, X: Data, values: Tensor) -> Tensor:
-        """Vᵀw(x_i) as rows, (q, p)."""
 
 
 @dataclass(frozen=True)
@@ -88,8 +78,8 @@ class ConditionalEmbedding(OutputFunction):
 
     Parameters
     ----------
-    weights : Weighing or FeatureFunction
-        w.
+    weights : Function
+        w: called with inputs, rows (q, n); ``combined(X, values)``, where it has that, gives Vᵀw(x) without these.
     kernel : Kernel
         l, with numbers for all hyperparameters.
     anchors : data
@@ -315,7 +305,7 @@ class WeightedMean(Function):
 
     Parameters
     ----------
-    weights : Weighing
+    weights : Function
         w, a function of ``anchors``.
     values : array (n, d)
         The y_i.

@@ -36,6 +36,7 @@ from representer.kernels.learned import Mapped, Neural, Pullback, seen_inside
 from representer.kernels.learned import Training as Training
 from representer.kernels.learned import has_statistics as has_statistics
 from representer.kernels.learned import in_training as in_training
+from representer.kernels.learned import on_device as on_device
 from representer.kernels.learned import with_statistics as with_statistics
 from representer.kernels.molecules import (
     Descriptors,

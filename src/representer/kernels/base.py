@@ -157,8 +157,20 @@ class Kernel(Value, ABC):
 
         Where C sums to zero, k(x, ·) may be taken from its mean Σ_j q_j k(x, y_j) with the weights ``middle`` (m, 1).
         """
-        gram = self._gram(X, Y).to(coefficients)
-        return (gram if middle is None else gram - gram @ middle) @ coefficients
+        gram = self._gram(X, Y) if middle is None else self._gram_around(X, Y, middle)
+        return gram.to(coefficients) @ coefficients
+
+    def _gram_around(self, X: Data, Y: Data, middle: Tensor) -> Tensor:
+        """The matrix k(x_i, y_j) − Σ_l q_l k(x_i, y_l) of weights q (m, 1), by ⟨φ(x), φ(y) − m⟩ of few features.
+
+        What cancels is then as large as φ(y), not as k(x, y): of points far from zero, that leaves digits.
+        """
+        size = self.n_features(Y) if isinstance(Y, Tensor) and self.domain == "vectors" else None
+        left, right = (None, None) if size is None or size > count(Y) else (self.features(X), self.features(Y))
+        if left is None or right is None:
+            gram = self._gram(X, Y).to(middle)
+            return gram - gram @ middle
+        return left @ (right - middle.mT @ right).mT
 
     def __call__(self, X: Data, Y: Data | None = None) -> Tensor:
         """The Gram matrix of X, or the cross-Gram matrix of X (rows) and Y (columns), as a tensor.

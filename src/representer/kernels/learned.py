@@ -399,6 +399,14 @@ def _holding(members: Iterable[torch.nn.Module], name: str, value: object) -> It
             setattr(member, name, old)
 
 
+def on_device(kernel: Kernel, device: str) -> Kernel:
+    """The kernel (a copy of the user's) with its networks moved to a device."""
+    for value in all_values(kernel):
+        if isinstance(value, Neural):
+            value.module.to(device)
+    return kernel
+
+
 @contextmanager
 def _seeded(seed: int, device: torch.device) -> Iterator[None]:
     """Inside it torch's global random numbers begin with a seed; afterwards they go on as if nothing had been."""

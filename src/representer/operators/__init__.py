@@ -12,6 +12,7 @@ from representer.operators.adapted import (
     takes_gaps,
     takes_sparse,
 )
+from representer.operators.adapted import left_out_together as left_out_together
 from representer.operators.base import (
     ConditionalCovariance,
     Covariance,

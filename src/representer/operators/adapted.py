@@ -23,7 +23,18 @@ from representer.kernels import Callable as FunctionKernel
 from representer.linalg import IndefiniteGramWarning, eigh, repair_gram
 from representer.notices import silenced
 from representer.operators.base import Compound, Decomposable, OperatorKernel
-from representer.samples import Data, SparseRows, count, equal_rows, evenly_spaced, joined_groups, plain, take
+from representer.samples import (
+    Block,
+    Data,
+    SparseRows,
+    count,
+    equal_rows,
+    evenly_spaced,
+    groups_with_replicates,
+    joined_groups,
+    plain,
+    take,
+)
 from representer.values import Value, all_values, map_children
 
 
@@ -135,6 +146,11 @@ class Representation:
             return kernel.prepare(self.tensor(X.toarray() if issparse(X) else X))
         return kernel.prepare(SparseRows(X) if self.sparse else X)
 
+    def block(self, X: Data, Y: np.ndarray, weights: np.ndarray | None, groups: np.ndarray | None) -> Block:
+        """Prepared inputs with their targets, and with weights and groups where there are some."""
+        w = None if weights is None else self.tensor(weights)
+        return Block(X, self.tensor(Y), w, None if groups is None else torch.from_numpy(groups))
+
     @overload
     def adapted(self, kernel: Kernel, *, repair: bool) -> Kernel: ...
     @overload
@@ -229,6 +245,11 @@ def replicates(kernel: Kernel | OperatorKernel | Stack, X: Data) -> np.ndarray |
         parts = [replicates(child, X) for _, child in kernel._children() if isinstance(child, Kernel | OperatorKernel)]
         return joined_groups(*parts)
     return None if len(np.unique(numbers)) == len(numbers) else numbers
+
+
+def left_out_together(kernel: Kernel | OperatorKernel | Stack, X: Data, groups: np.ndarray | None) -> np.ndarray | None:
+    """The numbers of what is left out together: the groups of a user, and prepared inputs that are equal."""
+    return groups_with_replicates(groups, replicates(kernel, X))
 
 
 def _equal_objects(kernel: Kernel, X: Data) -> np.ndarray:

@@ -31,7 +31,6 @@ def write_model(
     learners: Iterable[type],
     record: FitRecord | None,
     compress: bool | int = False,
-    notes: dict[str, Any] | None = None,
 ) -> Path:
     """Write a fitted learner to a file.
 
@@ -47,8 +46,6 @@ def write_model(
         What is known of the fit.
     compress : bool or int
         Are the bytes compressed (deflate), and at which level from 1 to 9?
-    notes : dict, optional
-        What else the description says.
 
     Returns
     -------
@@ -71,7 +68,6 @@ def write_model(
         "dependencies": installed(DEPENDENCIES),
         "fit": None if record is None else vars(record),
         "trusted": sorted(writer.foreign),
-        **({} if notes is None else notes),
     }
     members = {
         ABOUT: _text(about, indent=1),

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.functions import Chain, Expansion, Layer
+from representer.functions import Chain, Composed, Expansion, Layer
 from representer.functions.chain import pivot_candidates
 from representer.kernels import Functional, Kernel, Linear
 from representer.linalg import Cholesky, factorize, pivoted_cholesky, row_blocks, shifted
@@ -622,6 +622,21 @@ class AutoencoderProblem(DeepRegression):
         function = solution.function.first_columns(self.coordinates.shape[1])
         parts = {**vars(solution), "function": function, "norms": [*solution.norms[:-1], function.norm()]}
         return AutoencoderSolution(**parts, code_layer=code, collapsed=collapsed)
+
+    def judged(self, function: Composed) -> tuple[TargetStatistics, float, BoundData | None]:
+        """What is known of the samples in the target space, their explained variance, and what a bound needs."""
+        space, data, weights = self.space, self.data, self.targets.weights
+        norms = space.squared_norms(data)
+        statistics = TargetStatistics.of(space, data, self.coordinates, norms, weights)
+        inner = [f.loaded for f in function.inner]
+        images = [data]
+        for f in inner:
+            images.append(f(images[-1]))
+        distortion = space.squared_distances(data, function.at_image(images[-1]), norms)
+        distortion = distortion if weights is None else weights * distortion
+        share = explained(distortion.mean().item(), statistics.variance, norms.abs().mean().item(), norms.dtype)
+        functions = [*inner, function.outer_expansion().loaded]
+        return statistics, share, BoundData.of(functions, images, norms, self.coordinates.shape[1])
 
     def _rescued(self, inner: InnerSolution, settings: SearchSettings, generator: torch.Generator) -> InnerSolution:
         """The better of collapsed codes and others from random starts, of which some are wider."""

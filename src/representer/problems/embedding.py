@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.kernels import Kernel, Neural, has_statistics, in_training, with_statistics
+from representer.kernels import Kernel, has_statistics, in_training, with_statistics
 from representer.linalg import NotPositiveDefiniteError, recycling
 from representer.notices import warn
 from representer.objectives.squared import OnFactor, SquaredLoss
@@ -129,17 +129,6 @@ def _explicit(kernel: Kernel, X: Data) -> Tensor:
     features = kernel.features(X)
     assert features is not None  # asked before
     return features
-
-
-def on_device(kernel: Kernel, device: str | None) -> Kernel:
-    """The kernel (a copy of the user's) with its networks moved to a device."""
-    if device is not None:
-        for _, child in kernel._children():
-            if isinstance(child, Kernel):
-                on_device(child, device)
-        if isinstance(kernel, Neural):
-            kernel.module.to(device)
-    return kernel
 
 
 def held_out_rows(labels: Tensor, fraction: float, seed: int, groups: Tensor | None = None) -> Tensor:

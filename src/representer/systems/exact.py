@@ -613,7 +613,8 @@ def gram_spectrum(
         factor = root[:, None] * X
         if intercept:
             constants = constants_of(root, factor, factor=True)
-            factor = constants.project(factor)
+            # Points less their mean are exact, even far from zero; what remains of the mean is projected away.
+            factor = constants.project(root[:, None] * (X - weighted_mean(X, root)))
         return spectrum_of_factor(factor), constants
     gram = kernel._gram(X, None) if gram is None else gram.clone()
     return spectrum_beside_constants(gram, root, intercept=intercept)
