@@ -574,8 +574,12 @@ def test_the_count_of_buffers_counts() -> None:
     assert 2.0 <= memory.peak / (8 * 500 * 500) < 3.0
 
 
-@pytest.mark.parametrize("lengthscale", [0.7, [0.7, 2.0]])
-def test_the_tangent_of_a_gaussian_kernel_has_its_derivatives(lengthscale):
+@pytest.mark.parametrize(
+    "kernel",
+    [Gaussian(0.7), Gaussian([0.7, 2.0]), *(Matern(nu, [0.7, 2.0]) for nu in (0.5, 1.5, 2.5, 3.5))],
+    ids=repr,
+)
+def test_the_tangent_of_a_radial_kernel_has_its_derivatives(kernel):
     """First derivatives are those of autograd, second ones those of finite differences."""
     generator = torch.Generator().manual_seed(0)
     X, dX, G, dG = (
@@ -583,7 +587,6 @@ def test_the_tangent_of_a_gaussian_kernel_has_its_derivatives(lengthscale):
         for d, shift in ((2, 5.0), (2, 0.0), (9, 0.0), (9, 0.0))
     )
     G, dG = G + G.mT, dG + dG.mT
-    kernel = Gaussian(lengthscale)
     leaf = X.clone().requires_grad_()
     gram = kernel(leaf)
     (gradient,) = torch.autograd.grad(gram, leaf, G)
@@ -606,3 +609,13 @@ def test_a_subclass_of_a_gaussian_kernel_has_no_tangent():
             return (2 * t).exp()
 
     assert Squared(1.0).tangent(torch.zeros(3, 1)) is None
+
+
+def test_the_tangent_of_a_matern_kernel_is_finite_where_points_meet_and_where_they_are_far_apart():
+    X = torch.tensor([[0.0], [0.0], [1e-9], [1.0], [1e6]], dtype=torch.float64)
+    G = torch.ones(5, 5, dtype=torch.float64)
+    for nu in (0.5, 1.5, 2.5, 3.5):
+        tangent = Matern(nu, 1.0).tangent(X)
+        dK = tangent.push(X)
+        for values in (tangent.gram, tangent.pull(G), dK, tangent.pull_change(G, G, X, dK)):
+            assert values.isfinite().all()

@@ -428,7 +428,7 @@ def test_callback_sees_history_and_stops():
     assert [entry.iteration for entry in seen] == [0, 1, 2, 3, 4]
     assert all(a.seconds <= b.seconds for a, b in pairwise(seen))
     assert (result.n_iter, result.converged, result.interrupted) == (4, False, False)
-    assert result.message == "stopped by callback after 4 iterations"
+    assert result.stopped and result.message == "stopped by callback after 4 iterations"
 
 
 @SHORT
@@ -732,7 +732,7 @@ def test_adam_interrupted_keeps_the_best(call):
 def test_adam_callback_and_max_iter():
     function, _ = least_squares()
     result = adam(function, torch.zeros(3).double(), n_samples=200, callback=lambda entry: entry.iteration == 5)
-    assert (result.n_iter, result.message) == (5, "stopped by callback after 5 epochs")
+    assert result.stopped and (result.n_iter, result.message) == (5, "stopped by callback after 5 epochs")
     result = adam(function, torch.zeros(3).double(), n_samples=200, max_iter=7)
     assert (result.n_iter, result.converged) == (7, False)
     assert "increase max_iter" in result.message

@@ -169,7 +169,7 @@ class Kernel(Value, ABC):
         left, right = (None, None) if size is None or size > count(Y) else (self.features(X), self.features(Y))
         if left is None or right is None:
             gram = self._gram(X, Y).to(middle)
-            return gram - gram @ middle
+            return combine("sub", gram, gram @ middle)
         return left @ (right - middle.mT @ right).mT
 
     def __call__(self, X: Data, Y: Data | None = None) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache, reduce
 from itertools import combinations_with_replacement
@@ -355,6 +355,13 @@ class Radial(Stationary, ABC):
             return self._profile(t.clamp(max=0.0))
         return self._profile(_mended(t, left, right).clamp_(max=0.0))
 
+    def _centred(self, X: Tensor) -> tuple[Tensor, Tensor | float]:
+        """The points around their mean in units of ℓ, and ℓ."""
+        own = self.lengthscale
+        points, _ = self._around_middle(X, None)
+        centred = points - points.mean(-2, keepdim=True)
+        return centred, own if isinstance(own, float) else number(self, "lengthscale", X)
+
 
 def _mended(t: Tensor, left: Tensor, right: Tensor) -> Tensor:
     """The t of pairs that are both far from the middle from true differences, in place: their squares cancel."""
@@ -394,14 +401,13 @@ class Gaussian(Radial):
         gram: Tensor = GaussianGram.apply(*self._around_middle(X, Y))
         return gram
 
-    def tangent(self, X: Tensor) -> GaussianTangent | None:
+    def tangent(self, X: Tensor) -> RadialTangent | None:
         """The Gram matrix with its derivatives in closed form; a subclass may be another function, and has none."""
         if type(self) is not Gaussian:
             return None
-        own = self.lengthscale
-        lengthscale = own if isinstance(own, float) else number(self, "lengthscale", X)
-        points, _ = self._around_middle(X, None)
-        return GaussianTangent(points - points.mean(-2, keepdim=True), lengthscale)
+        points, lengthscale = self._centred(X)
+        gram = _half_squares(points, None).exp_()
+        return RadialTangent(points, lengthscale, gram, gram, lambda: 1.0)
 
     def _profile(self, t: Tensor) -> Tensor:
         return t.exp() if t.requires_grad else t.exp_()
@@ -522,6 +528,31 @@ class Matern(Radial):
         factor = -4.0 * self.nu  # (√(2ν) ‖x − y‖/ℓ)² = −4ν t
         r = _safe_sqrt(t * factor if t.requires_grad else t.mul_(factor))
         return matern_profile(r, int(self.nu + 0.5))
+
+    def tangent(self, X: Tensor) -> RadialTangent | None:
+        """The Gram matrix with its derivatives in closed form; points that meet to rounding do not move each other.
+
+        With r² = −4νt, the derivative of the Matérn function m_ν in t is ν/(ν − 1) m_{ν−1}, or m_{1/2}/r of m_{1/2}.
+        """
+        if type(self) is not Matern or math.isinf(self.nu):
+            return None
+        nu, order = float(self.nu), int(self.nu + 0.5)
+        points, lengthscale = self._centred(X)
+        if order == 1:
+            r = torch.cdist(points, points, compute_mode="donot_use_mm_for_euclid_dist")
+        else:
+            r = _half_squares(points, None).mul_(-4.0 * nu).sqrt_()
+        gram = matern_profile(r.clone(), order)
+        near = torch.where(r > torch.finfo(r.dtype).eps ** 0.5, 1.0 / r, 0.0) if order < 3 else r
+        slope = gram * near if order == 1 else matern_profile(r.clone(), order - 1).mul_(nu / (nu - 1.0))
+
+        def bend() -> Tensor:
+            if order < 3:
+                return 3.0 * near if order == 2 else near + near.square()
+            below = matern_profile(r.clone(), order - 2).mul_(nu / (nu - 2.0) * nu / (nu - 1.0))
+            return torch.where(slope > 0, below / slope, 0.0)
+
+        return RadialTangent(points, lengthscale, gram, slope, bend)
 
 
 class Laplacian(Stationary):
@@ -697,44 +728,63 @@ class TensorMatern(Stationary):
 
 
 # -- Gram matrices with gradients of their own: autograd keeps several matrices more, and passes over each of them --
-class GaussianTangent:
-    """K_ij = exp(−‖u_i − u_j‖²/2) of centred points u = x/ℓ with derivatives in x, for batches.
+class RadialTangent:
+    """K_ij = κ(−‖u_i − u_j‖²/2) of centred points u = x/ℓ with derivatives in x, for batches.
 
-    For a symmetric G and M = G ∘ K, the gradient of ⟨G, K⟩ in u is 2(M U − diag(M1) U).
+    For a symmetric G and M = G ∘ κ', the gradient of ⟨G, K⟩ in u is 2(M U − diag(M1) U).
+
+    Parameters
+    ----------
+    points : tensor (..., n, d)
+        u.
+    lengthscale : tensor or float
+        ℓ.
+    gram, slope : tensor (..., n, n)
+        κ and its derivative κ' at all pairs.
+    bend : callable
+        Returns κ''/κ', for second derivatives.
     """
 
-    def __init__(self, points: Tensor, lengthscale: Tensor | float):
-        self.points, self.lengthscale = points, lengthscale
-        self.gram = _gaussian_gram(points, points)
-        self.gram.diagonal(dim1=-2, dim2=-1).fill_(1.0)
+    def __init__(
+        self,
+        points: Tensor,
+        lengthscale: Tensor | float,
+        gram: Tensor,
+        slope: Tensor,
+        bend: Callable[[], Tensor | float],
+    ):
+        self.points, self.lengthscale, self.gram, self.slope, self.bend = points, lengthscale, gram, slope, bend
         self.extended = torch.cat([points, torch.ones_like(points[..., :1])], -1)
 
     def pull(self, G: Tensor) -> Tensor:
         """The gradient of ⟨G, K⟩ in the points, for a symmetric G."""
-        sums = (self.extended.mT @ (G * self.gram)).mT  # so ordered, thin products are faster
+        sums = (self.extended.mT @ (G * self.slope)).mT  # so ordered, thin products are faster
         return (sums[..., :-1] - sums[..., -1:] * self.points) * (2.0 / self.lengthscale)
 
     def push(self, dX: Tensor) -> Tensor:
-        """dK = K ∘ (u_i·du_j + du_i·u_j − u_i·du_i − u_j·du_j)."""
+        """dK = κ' ∘ (u_i·du_j + du_i·u_j − u_i·du_i − u_j·du_j)."""
         dU = dX / self.lengthscale
         own = (self.points * dU).sum(-1, keepdim=True)
         cross = self.points @ dU.mT
-        return (cross + cross.mT - own - own.mT).mul_(self.gram)
+        return (cross + cross.mT - own - own.mT).mul_(self.slope)
 
     def pull_change(self, G: Tensor, dG: Tensor, dX: Tensor, dK: Tensor) -> Tensor:
         """The change of ``pull(G)`` that follows changes of G and of the points; ``dK`` is ``push(dX)``."""
         U, dU = self.points, dX / self.lengthscale
-        moved = (dG * self.gram).addcmul_(G, dK) @ self.extended
-        still = (G * self.gram) @ torch.cat([dU, self.extended[..., -1:]], -1)
+        moved = (dG * self.slope).addcmul_(G, dK * self.bend()) @ self.extended
+        still = (G * self.slope) @ torch.cat([dU, self.extended[..., -1:]], -1)
         change = moved[..., :-1] - moved[..., -1:] * U + still[..., :-1] - still[..., -1:] * dU
         return change * (2.0 / self.lengthscale)
 
 
-def _gaussian_gram(X: Tensor, Y: Tensor) -> Tensor:
-    """exp(−‖x_i − y_j‖²/2) of points around zero."""
+def _half_squares(X: Tensor, Y: Tensor | None) -> Tensor:
+    """t_ij = −‖x_i − y_j‖²/2 of points around zero; without Y, of X with itself."""
     left = 0.5 * X.square().sum(-1, keepdim=True)
-    right = left if Y is X else 0.5 * Y.square().sum(-1, keepdim=True)
-    return (X @ Y.mT).sub_(left).sub_(right.mT).clamp_(max=0.0).exp_()
+    right = left if Y is None else 0.5 * Y.square().sum(-1, keepdim=True)
+    t = (X @ (X if Y is None else Y).mT).sub_(left).sub_(right.mT).clamp_(max=0.0)
+    if Y is None:
+        t.diagonal(dim1=-2, dim2=-1).zero_()
+    return t
 
 
 class GaussianGram(torch.autograd.Function):
@@ -745,9 +795,7 @@ class GaussianGram(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, X: Tensor, Y: Tensor | None) -> Tensor:
-        K = _gaussian_gram(X, X if Y is None else Y)
-        if Y is None:
-            K.diagonal(dim1=-2, dim2=-1).fill_(1.0)
+        K = _half_squares(X, Y).exp_()
         ctx.save_for_backward(X, Y, K)
         return K
 

@@ -117,6 +117,7 @@ class OptimizeResult:
     interrupted: bool  # whether Ctrl-C ended the run
     history: list[HistoryEntry]
     points: Tensor | None = None  # (b, m) the best point of each restart; Adam has none
+    stopped: bool = False  # whether a callback ended the run
 
 
 @dataclass(frozen=True)
@@ -192,6 +193,7 @@ class Monitor:
         self.description = description or "minimising"
         self.history: list[HistoryEntry] = []
         self.bar: Progress | None = None
+        self.stopped = False  # has the callback ended the run?
 
     def __enter__(self) -> Monitor:
         self.began = time.perf_counter()
@@ -208,7 +210,8 @@ class Monitor:
         self.history.append(entry)
         if self.verbose >= 1 and (seconds > 1.0 or self._line_is_due()):
             self._draw(entry)
-        return self.callback is not None and bool(self.callback(entry))
+        self.stopped = self.callback is not None and bool(self.callback(entry))
+        return self.stopped
 
     def _draw(self, entry: HistoryEntry) -> None:
         """Move the progress bar on."""
@@ -247,8 +250,9 @@ class Monitor:
         if self.verbose >= 2:
             print(f"{self.description}: {message}", file=sys.stderr)
         value, _, point = best
+        counts = n_iter, n_evaluations
         return OptimizeResult(
-            point, value, values, converged, message, n_iter, n_evaluations, interrupted, self.history, points
+            point, value, values, converged, message, *counts, interrupted, self.history, points, self.stopped
         )
 
 

@@ -297,17 +297,17 @@ class Search:
             alpha, _ = system_alpha(replace(self.data, kernel=kernel), self.alpha, criterion)
         return torch.cat([raw, raw.new_tensor([alpha]).log()])
 
-    def unpack(self, point: Tensor) -> tuple[OperatorKernel, Tensor]:
-        """The kernel and alpha at a point."""
+    def unpack(self, point: Tensor) -> tuple[RidgeData, Tensor]:
+        """The data with the kernel, and alpha, at a point."""
         kernel, packing, _ = self._packed
         values = packing.unpack(point[: packing.size])
         if isinstance(self.alpha, float):
-            return kernel.replace(values), point.new_tensor(self.alpha)
+            return replace(self.data, kernel=kernel.replace(values)), point.new_tensor(self.alpha)
         if OPERATOR in values:
             # An operator and alpha matter only through their ratio: keep a mean diagonal of 1.
             values[OPERATOR] = values[OPERATOR] / values[OPERATOR].diagonal().mean()
-        moved = kernel.replace(values)
-        return moved, replace(self.data, kernel=moved).alpha_range()[0] + point[-1].exp()
+        data = replace(self.data, kernel=kernel.replace(values))
+        return data, data.alpha_range()[0] + point[-1].exp()
 
     @cached_property
     def _known(self) -> Known | None:
@@ -322,23 +322,19 @@ class Search:
         """The logarithm of the criterion, so that stopping rules mean the same whatever the units of the targets."""
 
         def log_score(point: Tensor) -> Tensor:
-            kernel, alpha = self.unpack(point)
-            data = replace(self.data, kernel=kernel)
+            data, alpha = self.unpack(point)
             value = cross_validation(data, alpha, criterion, known=self._known)
-            return value.clamp(min=torch.finfo(point.dtype).tiny).log() + self._penalty(point)
+            return value.clamp(min=torch.finfo(point.dtype).tiny).log() + self._penalty(point, data, alpha)
 
         values, gradients = zip(*(_differentiate(log_score, point) for point in points), strict=True)
         return torch.stack(values), torch.stack(gradients)
 
-    def _penalty(self, point: Tensor) -> Tensor:
+    def _penalty(self, point: Tensor, data: RidgeData, alpha: Tensor) -> Tensor:
         """1/n times what draws the positive hyperparameters to where the data put them, and alpha to the size of k.
 
         The criterion is a mean square, so that −n/2 of its logarithm is a log-likelihood.
         """
-        weak = point.new_zeros(())
-        if not isinstance(self.alpha, float):
-            kernel, alpha = self.unpack(point)
-            weak = indifference(alpha, *replace(self.data, kernel=kernel).alpha_unit())
+        weak = point.new_zeros(()) if isinstance(self.alpha, float) else indifference(alpha, *data.alpha_unit())
         if not self.shrinkage:
             return weak
         _, packing, raw = self._packed
@@ -357,7 +353,7 @@ class Search:
         function = partial(self.value_and_gradient, criterion=criterion)
         last = max(tol * POLISH, min(tol, 10.0 * torch.finfo(start.dtype).eps))
         result = minimise(function, start, replace(settings, tol=last))
-        ended = result.converged or result.interrupted or result.message.startswith("stopped by callback")
+        ended = result.converged or result.interrupted or result.stopped
         if not ended and (result.n_iter >= settings.max_iter or not _has_settled(result.history, tol)):
             result = minimise(function, start, settings)  # the last digits were asking for too much
         point, value = result.point, result.value
@@ -367,12 +363,12 @@ class Search:
             point, value = rounded, at_rounded
         with torch.no_grad():
             learned, alpha = self.unpack(point)
-            value = math.exp(value - float(self._penalty(point)))  # the criterion itself
+            value = math.exp(value - float(self._penalty(point, learned, alpha)))  # the criterion itself
         told = result.converged or settings.deadline.was_missed  # the fit itself speaks of its time
         told = told or _has_settled(result.history, tol)
         message = None if told else f"The search over hyperparameters: {result.message}."
         history = [entry._replace(value=math.exp(entry.value)) for entry in result.history]
-        return Choice(learned.numbers(), alpha.item(), value, history, result.interrupted, message)
+        return Choice(learned.kernel.numbers(), alpha.item(), value, history, result.interrupted, message)
 
     def _rounded(self, point: Tensor, start: Tensor, step: float) -> Tensor:
         """The point with logarithms that are whole numbers of steps from the start; others stay.

@@ -270,7 +270,12 @@ class DenseSystem(RidgeSystem):
 
     def explained_by_one(self, cross: Tensor) -> Tensor:
         """max_i k_i²/W_ii (m,), which is at most kᵀW⁻¹k by Cauchy and Schwarz, and solves no equations."""
-        return (self._rooted(cross).square() / self.cholesky.factor.square().sum(1)).amax(1)
+        return (self._rooted(cross).square() / self._shifted_diagonal).amax(1)
+
+    @cached_property
+    def _shifted_diagonal(self) -> Tensor:
+        """W_ii (n,), as it was factored."""
+        return self.cholesky.factor.square().sum(1)
 
     def _rooted(self, cross: Tensor) -> Tensor:
         return cross if self.root is None else cross * self.root.mT
