@@ -446,6 +446,7 @@ def test_a_kernel_that_is_zero_has_no_pivots():
         model.fit(np.zeros((60, 3)), y)
 
 
+@pytest.mark.slow
 def test_targets_of_any_size_have_inner_penalties_in_their_units():
     options = {"max_iter": 5, "n_restarts": 1, "random_state": 0}
     with warnings.catch_warnings():
