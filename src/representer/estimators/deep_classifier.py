@@ -364,7 +364,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
             if len(present) < 2:
                 raise ValueError(
                     "Classifier can't train when only one class is present: every sample with a positive weight has "
-                    f"the label {self.classes_[present[0]]!r}. At least two classes are needed."
+                    f"the label {self.classes_.tolist()[present[0]]!r}. At least two classes are needed."
                 )
             self.classes_, labels = (
                 self.classes_[present],

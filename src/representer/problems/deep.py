@@ -75,6 +75,7 @@ from representer.problems.outer import (
 from representer.samples import Block, Data, HeldSamples, Samples, SparseRows, digest, plain, remembered, take
 from representer.samples import rows as limits
 from representer.systems import Scope
+from representer.systems.base import least_shift
 from representer.systems.exact import RidgeData, has_few_features
 from representer.systems.support import Support
 from representer.values import Packing
@@ -1237,7 +1238,7 @@ def leave_one_out_path(composition: Composition, X: Data, targets: KnownTargets)
         matrices = [(gram(X, None), outputs) for gram, outputs in grams]
         info = torch.finfo(Y.dtype)
         trace = max(float(gram.diagonal().sum()) for gram, _ in matrices) / (p if coupled else 1)
-        smallest = Y.new_tensor(max(trace * info.eps ** (2 / 3) / n, info.tiny**0.5))
+        smallest = Y.new_tensor(max(trace * info.eps ** (2 / 3) / n, least_shift(Y.new_tensor(trace))))
         alphas = log_spaced(smallest, smallest * info.eps ** (-2 / 3) * 10.0)
         total = torch.zeros_like(alphas)
         for gram, outputs in matrices:
