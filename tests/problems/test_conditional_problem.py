@@ -14,6 +14,7 @@ from representer.approximation import Nystroem
 from representer.estimators.validation import seed_of
 from representer.kernels import Gaussian, Spectrum
 from representer.problems.conditional_embedding import ConditionalProblem
+from representer.problems.embedding import EmbeddingSettings
 
 
 @pytest.fixture
@@ -31,8 +32,9 @@ def problem_of(model: ConditionalMeanEmbedding, X: Any, y: Any) -> ConditionalPr
     return ConditionalProblem(samples, targets, given, fitted._representation(), **options)
 
 
-def settings(model: ConditionalMeanEmbedding) -> Any:
-    return model._settings(seed_of(model.random_state), lambda entry: False)
+def settings(model: ConditionalMeanEmbedding) -> EmbeddingSettings:
+    shared = (model.criterion, model.max_iter, model.tol, model.n_restarts, seed_of(model.random_state))
+    return EmbeddingSettings(*shared, shrinkage=model.shrinkage)
 
 
 @pytest.mark.parametrize(
