@@ -571,6 +571,7 @@ def test_cycles_are_found() -> None:
     assert {"representer.kernels.base", "representer.kernels.vectors"} <= set(cycle(siblings))
 
 
+@pytest.mark.slow
 def test_traces_of_an_import_are_found() -> None:
     bad = "torch.set_default_dtype(torch.float64); torch.set_num_threads(3); torch.manual_seed(0); import typer"
     bad += "; os.environ['OMP_NUM_THREADS'] = '7'"

@@ -425,6 +425,7 @@ def test_progress_is_shown(
     assert terminal or re.search(r"banknote\.csv: \d+\.\d kB of \d+\.\d kB\n", shown)
 
 
+@pytest.mark.slow
 def test_pooch_is_imported_by_downloads_only() -> None:
     code = "import sys, representer.datasets as d; sys.exit(bool({'pooch', 'requests'} & {*sys.modules}))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

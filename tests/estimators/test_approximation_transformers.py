@@ -359,6 +359,7 @@ def test_shares_of_a_transformer(X: np.ndarray) -> None:
             Nystroem(share).fit(X)
 
 
+@pytest.mark.slow
 def test_an_approximation_is_a_transformer_where_no_learner_was_imported_before():
     script = (
         "import numpy as np; from representer.approximation import RandomFeatures; X = np.eye(3)\n"

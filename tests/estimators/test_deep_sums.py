@@ -120,7 +120,7 @@ def test_dask_equals_memory_for_two_outputs(data, few):
 
 
 NEARLY_DEPENDENT: Any = [  # (layers, outer kernel, alpha): k(Z, Z) of the outer kernel is nearly singular
-    ([1], Gaussian(4.0), 4e-13),
+    pytest.param([1], Gaussian(4.0), 4e-13, marks=pytest.mark.slow),
     ([2], Gaussian(3.0) * Gaussian(6.0), 4e-13),
     pytest.param([2], Matern(2.5, 5.0), 4e-13, marks=pytest.mark.slow),
     pytest.param([1], Polynomial(3), 4e-13, marks=pytest.mark.slow),
@@ -246,7 +246,7 @@ def test_an_autoencoder(data, few):
         autoencoder(target="kernel").fit(dX).reconstruct(dQ)
 
 
-@pytest.mark.parametrize("sampling", ["uniform", "leverage", "entropy"])
+@pytest.mark.parametrize("sampling", tiers(["uniform", "leverage", "entropy"], lambda name: name != "entropy"))
 def test_deep_kernel_pca(data, sampling, monkeypatch):
     from representer.approximation import landmarks as draws
 

@@ -74,7 +74,7 @@ def _expected(estimator):
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.filterwarnings("ignore:The search over hyperparameters ended at a bound")
-@parametrize_with_checks([CHECKED[name][0] for name in ("default", "precomputed")], expected_failed_checks=_expected)
+@parametrize_with_checks([CHECKED["default"][0]], expected_failed_checks=_expected)
 def test_scikit_learn_contract(estimator, check):
     check(estimator)
 
@@ -82,8 +82,10 @@ def test_scikit_learn_contract(estimator, check):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.filterwarnings("ignore:The search over hyperparameters ended at a bound")
-@parametrize_with_checks([CHECKED[name][0] for name in ("paper", "adam")], expected_failed_checks=_expected)
-def test_scikit_learn_contract_of_other_searches(estimator, check):
+@parametrize_with_checks(
+    [CHECKED[name][0] for name in ("paper", "adam", "precomputed")], expected_failed_checks=_expected
+)
+def test_scikit_learn_contract_of_other_models(estimator, check):
     check(estimator)
 
 

@@ -95,6 +95,7 @@ def test_every_learner_is_shown() -> None:
     assert {name for name in learners if f"{name}(" not in code} == set()
 
 
+@pytest.mark.slow
 def test_what_was_finished_is_on_the_page_if_the_tour_is_interrupted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

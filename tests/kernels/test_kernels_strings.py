@@ -680,7 +680,7 @@ def test_a_normalised_subsequence_kernel_needs_no_factor() -> None:
     ("kernel", "string", "advice"),
     [
         (Subsequence(100, 0.01), "ab" * 60, r"Use \.normalized\(\)"),
-        (Subsequence(200, 1.0), "ab" * 500, "Use a smaller decay"),
+        pytest.param(Subsequence(200, 1.0), "ab" * 500, "Use a smaller decay", marks=pytest.mark.slow),
         pytest.param(Subsequence(200, 1.0).normalized(), "ab" * 500, "Use a smaller decay", marks=pytest.mark.slow),
     ],
     ids=repr,

@@ -22,6 +22,7 @@ from papers.clock import Clock, in_words, usual_seconds
 TESTS = Path(__file__).parent
 
 
+@pytest.mark.slow
 def test_processes_share_one_result(tmp_path: Path) -> None:
     console = Console(file=io.StringIO(), width=150)
     results = reproduce(["toy"], tmp_path, jobs=2, console=console, experiments=experiment_cases.every)

@@ -241,6 +241,7 @@ def test_other_data_on_dask_are_other_fits() -> None:
     assert told(frames[0]) == told(frames[1]) and len({told(frame) for frame in frames}) == 3
 
 
+@pytest.mark.slow
 def test_a_fit_from_the_command_line_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = tmp_path / "table.csv"
     np.savetxt(table, np.column_stack([X, y]), delimiter=",", header="a,b,y", comments="")

@@ -20,6 +20,7 @@ from representer.systems.conditional import Cells, CellStep
 from representer.systems.sums import NormalStep
 
 
+@pytest.mark.slow
 @parametrize_with_checks(
     [ConditionalMeanEmbedding("rbf", approximation=RandomFeatures(5), max_iter=5, tol=1e-2, random_state=0)],
     expected_failed_checks=lambda estimator: {

@@ -137,6 +137,7 @@ def test_interpolation_has_a_rough_kernel_and_reports_one_that_is_too_smooth(kin
         DeepKernelRegressor([], Gaussian(0.4), loss="interpolate").fit(X, y)
 
 
+@pytest.mark.slow
 def test_units_of_the_features_hardly_matter_and_many_of_them_have_a_narrower_layer():
     """They matter as much as rounding matters to a search that ends early."""
     rng = np.random.default_rng(0)

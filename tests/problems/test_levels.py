@@ -7,6 +7,7 @@ import pytest
 import torch
 from naive_deep_pca import coupling_7, energy, residuals_9
 from sklearn.base import clone
+from tiers import tiers
 
 from representer import DeepKernelPCA
 from representer.approximation import Nystroem
@@ -115,7 +116,9 @@ def test_a_solution_is_stationary_on_the_manifold(rng):
         assert (G - H @ (H.mT @ G)).norm() <= 1e-8 * G.norm()
 
 
-@pytest.mark.parametrize("kind", ["exact", "landmarks", "gram", "strings"])
+@pytest.mark.parametrize(
+    "kind", tiers(["exact", "landmarks", "gram", "strings"], lambda kind: kind in ("exact", "gram"))
+)
 def test_held_out_recovery_equals_that_of_cloned_estimators(rng, kind):
     X = rng.standard_normal((30, 3))
     folds = [(torch.arange(10, 30), torch.arange(10)), (torch.arange(20), torch.arange(20, 30))]
