@@ -551,3 +551,28 @@ def test_no_quantiles_are_an_empty_answer_and_words_are_refused():
     assert model.quantile(POINTS, []).shape == (20, 0)
     with pytest.raises(ValueError, match="q must be a number or an array"):
         model.quantile(POINTS, "median")
+
+
+@pytest.mark.parametrize("learner", [DeepKernelClassifier([], calibration=None), EmbeddingClassifier()])
+def test_labels_that_are_longer_than_integers_are_refused_with_advice(learner):
+    labels = [10**400 + i % 2 for i in range(len(X))]
+    with pytest.raises(ValueError, match=r"an integer of 400 digits\. Convert the labels to str"):
+        learner.fit(X, labels)
+
+
+@pytest.mark.parametrize(
+    "fit",
+    [
+        lambda: EmbeddingClassifier(alpha=np.float64(-1.0)).fit(X, X[:, 0] > 0),
+        lambda: OperatorRidge(alpha=0.1).fit(X, X[:, 0], noise=np.zeros(len(X))),
+        lambda: DeepKernelClassifier([]).fit(X, np.zeros(len(X))),
+        lambda: DeepKernelClassifier([]).fit(X, np.arange(len(X)) % 2, sample_weight=np.arange(len(X)) % 2),
+        lambda: DeepKernelRegressor([], "rbf", "huber", 0.1, delta=np.float64(0.0)).fit(X, X[:, 0]),
+        lambda: DeepKernelPCA([2, 1], eta=[np.float64(0.0), 1.0]).fit(X),
+        lambda: OperatorRidge(Gaussian(1.0), alpha=0.1).fit(X, X[:, 0]).predict_interval(X, np.float64(2.0)),
+    ],
+)
+def test_refusals_show_numbers_of_numpy_as_numbers(fit):
+    with pytest.raises(ValueError, match=r"got|label") as refusal:
+        fit()
+    assert "np." not in str(refusal.value)

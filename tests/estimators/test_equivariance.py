@@ -131,6 +131,15 @@ def test_units_of_x_do_not_matter_to_learned_lengthscales(unit):
     assert_close(answers(other, Q * unit), answers(model, Q), 1e-6)
 
 
+@pytest.mark.parametrize("unit", [2.0**-332, 2.0**-266, 2.0**332])
+def test_units_of_x_do_not_matter_to_a_learned_alpha_beside_a_linear_kernel(unit):
+    shallow = OperatorRidge("linear"), ConditionalMeanEmbedding("linear")
+    for learner in (*shallow, DeepKernelClassifier([], "linear", calibration=None), EmbeddingClassifier("linear")):
+        target = labels if hasattr(learner, "decision_function") else y
+        model, other = (clone(learner).set_params(random_state=0).fit(X * u, target) for u in (1.0, unit))
+        assert_close(answers(other, Q * unit), answers(model, Q), 1e-6)
+
+
 # Learners and approximations with numbers in the units of X (first) and of y (second), and what they are fitted to.
 SCALES = [1e-100, 1e-30, 1e-9, 1e9, 1e30, 1e100]
 LANDMARKS = slice(0, 10)

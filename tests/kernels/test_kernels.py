@@ -199,6 +199,7 @@ COMPARED = {
     "AdditiveChi2": "test_kernels_tables.py::test_names_mean_what_they_mean_in_scikit_learn",
     "Chi2": "test_kernels_tables.py::test_names_mean_what_they_mean_in_scikit_learn",
     "Columns": "test_kernels_columns.py::test_columns_is_the_sum_or_product_over_fields",
+    "Descriptors": "test_kernels_molecules.py::test_descriptors_are_those_of_rdkit",
     "Functional": "test_kernels_curves.py::test_pairs_have_the_integrals_of_their_interpolants",
     "GlobalAlignment": "test_kernels_time_series.py::test_global_alignment_is_the_sum_over_all_alignments",
     "GraKeL": "test_kernels_graphs.py::test_equal_to_grakel",

@@ -18,7 +18,8 @@ from sklearn.utils import estimator_checks
 from representer import OperatorRidge
 from representer.estimators.fingerprints import MACCS, AtomPairs, Morgan, Paths, Torsions
 from representer.kernels import Tanimoto, molecules
-from representer.kernels.molecules import MinMax, Molecule
+from representer.kernels.molecules import Descriptors, MinMax, Molecule
+from representer.kernels.vectors import Linear
 from representer.testing import check_kernel
 
 Chem = pytest.importorskip("rdkit.Chem")
@@ -36,6 +37,7 @@ SMILES = [
     "[Na+].[Cl-]",
     "CN1C=NC2=C1C(=O)N(C(=O)N2C)C",
 ]
+SHARING = ["CC(=O)Oc1ccccc1C(=O)O", "OC(=O)c1ccccc1O", "CCCCCCCCCC", "CN1C=NC2=C1C(=O)N(C(=O)N2C)C"]
 Y = np.array([Chem.MolFromSmiles(s).GetNumHeavyAtoms() for s in SMILES], dtype=float)
 TRANSFORMERS = [
     (Morgan(), generators.GetMorganGenerator(radius=2)),
@@ -72,7 +74,37 @@ def test_equals_the_similarity_of_rdkit(arguments: dict[str, Any], counts: bool)
     np.testing.assert_allclose(kernel(SMILES[:2], read(SMILES)), expected[:2], rtol=1e-14)
 
 
-@pytest.mark.parametrize("kernel", [Molecule(), Molecule(counts=True), 0.5 * Molecule(1) * Molecule() + 1.0])
+@pytest.mark.parametrize(
+    ("substructures", "generator"),
+    [
+        ("pairs", generators.GetAtomPairGenerator(fpSize=512)),
+        ("torsions", generators.GetTopologicalTorsionGenerator(fpSize=512)),
+        ("paths", generators.GetRDKitFPGenerator(maxPath=5, fpSize=512)),
+    ],
+)
+def test_other_substructures_equal_the_similarity_of_rdkit(substructures: str, generator: Any) -> None:
+    theirs = [generator.GetCountFingerprint(molecule) for molecule in read(SHARING)]
+    expected = [[DataStructs.TanimotoSimilarity(a, b) for b in theirs] for a in theirs]
+    kernel = Molecule(n_bits=512, counts=True, substructures=substructures)
+    np.testing.assert_allclose(kernel(SHARING), expected, rtol=1e-14)
+    assert eval(repr(kernel)) == kernel
+
+
+def test_descriptors_are_those_of_rdkit() -> None:
+    descriptors = pytest.importorskip("rdkit.Chem.Descriptors")
+    names = ("ExactMolWt", "LabuteASA", "TPSA", "MolLogP", "MolMR", "FractionCSP3", "NumHDonors", "NumHAcceptors")
+    names += ("NumRotatableBonds", "NumHeteroatoms", "RingCount", "NumAromaticRings")
+    expected = np.array([[getattr(descriptors, name)(molecule) for name in names] for molecule in read(SMILES)])
+    for given in (SMILES, read(SMILES)):
+        np.testing.assert_allclose(Descriptors(Linear())(given), expected @ expected.T, rtol=1e-12)
+    with pytest.raises(ValueError, match="1 of 2 molecules cannot be read"):
+        Descriptors(Linear())(["CCO", "C(("])
+
+
+KERNELS = [Molecule(), Molecule(counts=True), 0.5 * Molecule(1) * Molecule() + 1.0, Descriptors(Linear())]
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
 def test_the_contract(kernel: Any) -> None:
     check_kernel(kernel, SMILES, SMILES[3:6])
 
@@ -228,6 +260,13 @@ def test_bad_arguments(arguments: dict[str, Any], message: str) -> None:
         Molecule(**arguments)(SMILES)
     with pytest.raises(ValueError, match=message):
         Morgan(**arguments).fit(SMILES)
+
+
+def test_bad_substructures() -> None:
+    with pytest.raises(ValueError, match="got 'rings'"):
+        Molecule(substructures="rings")(SMILES)
+    with pytest.raises(ValueError, match="chirality=True is for surroundings"):
+        Molecule(chirality=True, substructures="pairs")(SMILES)
 
 
 def test_bad_arguments_of_transformers() -> None:

@@ -60,7 +60,7 @@ from representer.samples import (
     take,
 )
 from representer.systems.conditional import TargetSource, with_targets
-from representer.values import NONE, NOT_NEGATIVE, is_count, is_real, one_of
+from representer.values import NONE, NOT_NEGATIVE, argument_repr, is_count, is_real, one_of
 
 
 class ConditionalMeanEmbedding(KernelLearner):
@@ -771,7 +771,7 @@ class ConditionalMeanEmbedding(KernelLearner):
             One row for each input.
         """
         if bandwidth is not None and not (is_real(bandwidth) and 0 < bandwidth < np.inf):
-            raise ValueError(f"bandwidth must be positive; got {bandwidth!r}.")
+            raise ValueError(f"bandwidth must be positive; got {argument_repr(bandwidth)}.")
         inputs, d = self._inputs(X), self.function_.vectors("density").shape[1]
         return plain(self.function_.density(inputs, _points(y, d), bandwidth))
 

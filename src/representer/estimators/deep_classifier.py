@@ -41,8 +41,8 @@ from representer.preimage.probabilities import (
     calibrate_codes,
 )
 from representer.problems.composition import convex_loss, squared_loss
-from representer.problems.deep import DeepSolution
-from representer.problems.spread import DeepSpread, LeftOutDecisions, deep_spread
+from representer.problems.deep import DeepSolution, LeftOutDecisions
+from representer.problems.spread import DeepSpread, deep_spread
 from representer.problems.stack import CodesLogLoss, Members
 from representer.samples import (
     Data,
@@ -364,7 +364,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
             if len(present) < 2:
                 raise ValueError(
                     "Classifier can't train when only one class is present: every sample with a positive weight has "
-                    f"the label {self.classes_[present[0]]!r}. At least two classes are needed."
+                    f"the label {self.classes_.tolist()[present[0]]!r}. At least two classes are needed."
                 )
             self.classes_, labels = (
                 self.classes_[present],

@@ -44,7 +44,7 @@ from representer.samples import (
     is_single,
     plain,
     refuse_equal_names,
-    refuse_missing_labels,
+    refuse_strange_labels,
     refuse_unknown,
     remembered,
     require_targets,
@@ -57,6 +57,7 @@ from representer.values import (
     SHARE,
     TRUTH,
     Rule,
+    argument_repr,
     instance_of,
     integer,
     is_count,
@@ -207,7 +208,7 @@ def check_weights(sample_weight: Data, X: Data) -> np.ndarray | None:
 def check_bound(beta: object, reasons: Mapping[str, bool]) -> None:
     """Refuse a bound for a wrong probability, or where its theorem says nothing, for the first reason that holds."""
     if not (is_real(beta) and 0.0 < beta < 1.0):
-        raise ValueError(f"beta must be a number between 0 and 1; got {beta!r}.")
+        raise ValueError(f"beta must be a number between 0 and 1; got {argument_repr(beta)}.")
     for reason, holds in reasons.items():
         if holds:
             raise ValueError(f"risk_bound rests on a theorem that {reason}.")
@@ -247,7 +248,7 @@ def encode(X: Data, y: Data) -> tuple[np.ndarray, np.ndarray]:
     """The classes, and the position of each label among them."""
     require_targets(y)
     y = column_or_1d(plain(y), warn=True)
-    refuse_missing_labels(y)
+    refuse_strange_labels(y)
     assert_all_finite(y, input_name="y")
     check_lengths(_num_samples(X), len(y))
     try:
@@ -299,7 +300,9 @@ def approximated_by(words: str, kind: type) -> Check:
 def only_one_alpha(name: str, alpha: object) -> None:
     """A positive number or "auto": no candidates."""
     if isinstance(check_alpha(alpha), np.ndarray):
-        raise ValueError(f"{name} must be a positive number or 'auto'; got {alpha!r}. Compare by GridSearchCV.")
+        raise ValueError(
+            f"{name} must be a positive number or 'auto'; got {argument_repr(alpha)}. Compare by GridSearchCV."
+        )
 
 
 def check_device(name: str, device: str | None) -> None:
@@ -350,19 +353,21 @@ def check_alpha(alpha: object, *, interpolates: bool = False) -> float | np.ndar
     if isinstance(alpha, str):
         if alpha == "auto":
             return None
-        raise ValueError(f"alpha must be a positive number, an array of candidates or 'auto'; got {alpha!r}.")
+        raise ValueError(
+            f"alpha must be a positive number, an array of candidates or 'auto'; got {argument_repr(alpha)}."
+        )
     try:
         if np.asarray(alpha).dtype.kind == "b":
             raise TypeError
         values = np.asarray(alpha, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(
-            f"alpha must be a positive number, an array of candidates or 'auto'; got {alpha!r}."
+            f"alpha must be a positive number, an array of candidates or 'auto'; got {argument_repr(alpha)}."
         ) from error
     if values.size == 0 or values.ndim > 1 or not np.all(np.isfinite(values)) or not np.all(values > 0):
         raise ValueError(
-            f"alpha must be positive and finite (mean loss + alpha·‖f‖²); got {alpha!r}. For interpolation choose a "
-            "tiny value such as 1e-10."
+            f"alpha must be positive and finite (mean loss + alpha·‖f‖²); got {argument_repr(alpha)}. For "
+            "interpolation choose a tiny value such as 1e-10."
         )
     return float(values) if values.ndim == 0 else np.ascontiguousarray(values)
 

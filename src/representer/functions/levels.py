@@ -50,6 +50,12 @@ EXPORTED_STEPS = 20
 REACH = 3.0
 
 
+UNITS_MATTER = (
+    "Levels are weighed against each other by eta, so that a model of data in other units is another one. Scale the "
+    "data, for example by StandardScaler"
+)
+
+
 def slope(kernel: Kernel, points: Tensor, anchors: Tensor, weights: Tensor, gram: Tensor | None = None) -> Tensor:
     """Σ_n w_in ∂k(h_i, a_n)/∂h_i for each point h_i and anchors a_n: (m, s). ``gram`` is k(points, anchors), if known.
 
@@ -130,14 +136,14 @@ class DataLevel(Function):
         gram = level._centered(gram, means)
         if not gram.abs().max() < torch.finfo(gram.dtype).max ** 0.5 / len(gram):  # It may be NaN.
             raise ValueError(
-                f"The Gram matrix of {resolved!r} is not finite, or sums of its squares overflow. "
-                "Scale the data, or choose another kernel."
+                f"The Gram matrix of {resolved!r} is not finite, or sums of its squares overflow. {UNITS_MATTER}, or "
+                "choose another kernel."
             )
         least = (torch.finfo(gram.dtype).tiny / torch.finfo(gram.dtype).eps) ** 0.5
         if 0 < gram.abs().max() < least:
             raise ValueError(
                 f"The Gram matrix of {resolved!r} has no entry above {gram.abs().max():.1e}, and squares of "
-                f"numbers below {least:.1e} lose their digits. Scale the data, for example by StandardScaler."
+                f"numbers below {least:.1e} lose their digits. {UNITS_MATTER}."
             )
         if gram.max() - gram.min() <= len(gram) * torch.finfo(gram.dtype).eps * diagonal.abs().max():
             raise ValueError(

@@ -22,14 +22,15 @@ from representer.notices import warn
 from representer.samples import Data, TrainingSamples, count, sampling_keys
 from representer.systems import StackedSystem
 from representer.systems.ridge import FittedSystem
-from representer.values import is_real
+from representer.values import argument_repr, is_real
 
 
 def check_coverage(coverage: object) -> float:
     """A number between 0 and 1, or a ValueError."""
     if not (is_real(coverage) and 0.0 < coverage < 1.0):
         raise ValueError(
-            f"coverage must be a number between 0 and 1, such as 0.9 for nine of ten new targets; got {coverage!r}."
+            f"coverage must be a number between 0 and 1, such as 0.9 for nine of ten new targets; got "
+            f"{argument_repr(coverage)}."
         )
     return float(coverage)
 

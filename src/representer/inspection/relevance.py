@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from representer.functions import Function, function_network
-from representer.kernels import Graph, Kernel, Molecule, Stack, as_graph, is_frame, is_graph, is_molecule
+from representer.kernels import Descriptors, Graph, Kernel, Molecule, Stack, as_graph, is_frame, is_graph, is_molecule
 from representer.operators import OperatorKernel, Representation
 from representer.samples import Data, Records, as_records, evenly_spaced, plain
 from representer.values import Value
@@ -172,7 +172,7 @@ def without_parts(item: Any, *, molecules: bool) -> list[Any] | None:
 
 def reads_molecules(kernel: Any) -> bool:
     """Does a kernel, or one inside of it, read SMILES strings as molecules?"""
-    return has_inside(kernel, Molecule)
+    return has_inside(kernel, Molecule) or has_inside(kernel, Descriptors)
 
 
 def has_inside(kernel: Any, kind: type) -> bool:

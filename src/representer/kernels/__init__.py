@@ -39,6 +39,7 @@ from representer.kernels.learned import in_training as in_training
 from representer.kernels.learned import on_device as on_device
 from representer.kernels.learned import with_statistics as with_statistics
 from representer.kernels.molecules import (
+    Descriptors,
     Fingerprint,
     MinMax,
     Molecule,
@@ -108,6 +109,7 @@ __all__ = [
     "Constant",
     "Date",
     "Delta",
+    "Descriptors",
     "Domain",
     "Edit",
     "Encoding",

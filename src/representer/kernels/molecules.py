@@ -1,4 +1,4 @@
-"""Kernels of fingerprints, dense, sparse or bit-packed, and of molecules: the substructures that two of them share."""
+"""Kernels of fingerprints, dense, sparse or bit-packed, and of molecules: common substructures, physical properties."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from scipy import sparse
 from torch import Tensor
 
 from representer.kernels.base import Domain, Kernel
+from representer.kernels.learned import Mapped
 from representer.linalg import BLOCK_BYTES, combine, row_blocks
 from representer.samples import Data, SparseRows, as_items, as_vectors, is_single, same_features
-from representer.values import is_count, is_whole
+from representer.values import instance_of, is_count, is_whole
 
 # Blocks of the Gram matrix whose temporaries stay in the cache.
 BLOCK_ROWS, BLOCK_COLUMNS = 256, 1024
@@ -305,21 +306,24 @@ SMILES = re.compile(r"(?:Cl|Br|[BCNOPSFIbcnops*]|\[[^\]\s]+\]|[-=#$/\\%.:()\d])+
 class Molecule(Kernel):
     """The share of substructures that two molecules have in common: Σ_j min(c_j, c'_j) / Σ_j max(c_j, c'_j).
 
-    c_j counts the atoms whose surroundings up to ``radius`` bonds fall into bin j (Morgan fingerprints), or says
-    whether there are any; then it is ``Tanimoto`` on bits. The data are a sequence of SMILES strings or RDKit
-    molecules. Needs RDKit (``pip install "representer[molecules]"``). For other fingerprints, put a transformer of
-    ``representer.estimators.fingerprints`` before ``Tanimoto`` or ``MinMax``.
+    c_j counts the substructures that fall into bin j, by default the surroundings of atoms up to ``radius`` bonds
+    (Morgan fingerprints), or says whether there are any; then it is ``Tanimoto`` on bits. The data are a sequence of
+    SMILES strings or RDKit molecules. Needs RDKit (``pip install "representer[molecules]"``). For other fingerprints,
+    put a transformer of ``representer.estimators.fingerprints`` before ``Tanimoto`` or ``MinMax``.
 
     Parameters
     ----------
     radius : int
-        The largest radius of a surrounding, in bonds; 2 is known as ECFP4.
+        The largest radius of a surrounding, in bonds; 2 is known as ECFP4. Other substructures have none.
     n_bits : int
         The number of bins that substructures are hashed into.
     counts : bool
         Count how often a substructure occurs?
     chirality : bool
-        Tell mirror images of a substructure apart?
+        Tell mirror images of a surrounding apart?
+    substructures : {"surroundings", "pairs", "torsions", "paths"}
+        Surroundings of atoms; pairs of atoms with their distance of up to 30 bonds; chains of four atoms; paths and
+        branches of up to five bonds.
 
     Examples
     --------
@@ -331,20 +335,37 @@ class Molecule(Kernel):
     domain: Domain = "objects"
     bounded = True
 
-    def __init__(self, radius: int = 2, n_bits: int = 2048, counts: bool = False, chirality: bool = False):
+    def __init__(
+        self,
+        radius: int = 2,
+        n_bits: int = 2048,
+        counts: bool = False,
+        chirality: bool = False,
+        substructures: str = "surroundings",
+    ):
         self.radius = radius
         self.n_bits = n_bits
         self.counts = counts
         self.chirality = chirality
+        self.substructures = substructures
 
     def check_hyperparameters(self) -> None:
-        """Refuse what is inadmissible: the radius and the number of bins."""
+        """Refuse what is inadmissible: the radius, the number of bins, unknown substructures."""
         self._fingerprint()
         super().check_hyperparameters()
 
     def _fingerprint(self) -> Fingerprint:
         """The fingerprint that the arguments describe, checked."""
-        return morgan(self.radius, self.n_bits, self.counts, self.chirality)
+        own = morgan(self.radius, self.n_bits, self.counts, self.chirality)
+        if self.substructures == "surroundings":
+            return own
+        if self.substructures not in SUBSTRUCTURES:
+            known = ", ".join(map(repr, ("surroundings", *SUBSTRUCTURES)))
+            raise ValueError(f"substructures must be one of {known}; got {self.substructures!r}.")
+        if self.chirality:
+            raise ValueError(f"chirality=True is for surroundings; got substructures={self.substructures!r}.")
+        name, options = SUBSTRUCTURES[self.substructures]
+        return Fingerprint(name, own.n_bits, own.counts, options)
 
     def prepare(self, X: Data) -> list[Data]:
         """The molecules as a list, after each has been read."""
@@ -358,6 +379,64 @@ class Molecule(Kernel):
 
     def _diag(self, X: Sequence[Data]) -> Tensor:
         return torch.ones(len(X), dtype=torch.float64)
+
+
+class Descriptors(Mapped):
+    """A kernel on vectors, of twelve numbers that RDKit computes of a molecule.
+
+    They are its mass, surface, polar surface, lipophilicity (log P) and refractivity, the share of saturated carbon
+    atoms, and the numbers of donors and acceptors of hydrogen bonds, rotatable bonds, hetero-atoms, rings and aromatic
+    rings. Their units differ: put ``Standardized`` around the kernel. Needs RDKit.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        On vectors.
+
+    Examples
+    --------
+    >>> from representer.kernels import Descriptors, Gaussian, Standardized
+    >>> Descriptors(Standardized(Gaussian("median")))(["CCO", "CCCO", "c1ccccc1"]).argsort(1)[:, 1].tolist()
+    [1, 0, 1]
+    """
+
+    domain: Domain = "objects"
+    rules = {"kernel": instance_of("a kernel on vectors", Kernel)}
+
+    def __init__(self, kernel: Kernel):
+        self.kernel = kernel
+
+    def prepare(self, X: Data) -> list[Data]:
+        """The molecules as a list, after each has been read."""
+        molecules = as_molecules(X)
+        self._image(molecules)
+        return molecules
+
+    def _image(self, X: Sequence[Data]) -> Tensor:
+        with _rdkit().rdBase.BlockLogs():  # the error says it
+            rows = [_remembered_properties(item) if isinstance(item, str) else _properties(item) for item in X]
+        _refuse([(i, X[i]) for i, row in enumerate(rows) if row is None], len(X))
+        return torch.tensor([row for row in rows if row is not None], dtype=torch.float64)
+
+
+PROPERTIES = (
+    *("exactmw", "labuteASA", "tpsa", "CrippenClogP", "CrippenMR", "FractionCSP3"),
+    *("NumHBD", "NumHBA", "NumRotatableBonds", "NumHeteroatoms", "NumRings", "NumAromaticRings"),
+)
+
+
+def _properties(molecule: Data) -> tuple[float, ...] | None:
+    """The numbers of an RDKit molecule; None if it has no atoms."""
+    if not molecule.GetNumAtoms():
+        return None
+    return tuple(_rdkit().Chem.rdMolDescriptors.Properties(PROPERTIES).ComputeProperties(molecule))
+
+
+@functools.lru_cache(maxsize=REMEMBERED)
+def _remembered_properties(smiles: str) -> tuple[float, ...] | None:
+    """The numbers of a SMILES string, or None if it cannot be read."""
+    molecule = _rdkit().Chem.MolFromSmiles(smiles)
+    return None if molecule is None else _properties(molecule)
 
 
 # -- fingerprints -----------------------------------------------------------------------------------------------------
@@ -418,6 +497,14 @@ def morgan(radius: int, n_bits: int, counts: bool, chirality: bool) -> Fingerpri
         raise ValueError(f"radius must be an integer, 0 or more; got {radius!r}.")
     options = (("radius", int(radius)), ("includeChirality", bool(chirality)))
     return Fingerprint("Morgan", int(n_bits), bool(counts), options)
+
+
+# Beside surroundings: the generator of RDKit, and its options.
+SUBSTRUCTURES = {
+    "pairs": ("AtomPair", (("maxDistance", 30),)),
+    "torsions": ("TopologicalTorsion", (("torsionAtomCount", 4),)),
+    "paths": ("RDKitFP", (("maxPath", 5),)),
+}
 
 
 @functools.lru_cache(maxsize=REMEMBERED)

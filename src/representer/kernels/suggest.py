@@ -20,6 +20,7 @@ from representer.kernels.curves import Functional
 from representer.kernels.graphs import ShortestPath, WeisfeilerLehman, is_graph
 from representer.kernels.learned import Neural
 from representer.kernels.molecules import (
+    Descriptors,
     MinMax,
     Molecule,
     Overlap,
@@ -65,8 +66,12 @@ FeatureKind = Literal["frequencies", "sketch"]  # of random Fourier features, or
 
 
 def _molecules() -> list[Kernel]:
-    """Substructures up to several radii, as they are counted and as they occur."""
-    return [Molecule(radius, counts=counts) for radius in (1, 2, 3) for counts in (True, False)]
+    """Substructures of several kinds, as they are counted and as they occur, and physical properties."""
+    members: list[Kernel] = [Molecule(1, counts=True)]
+    for kind in ("surroundings", "pairs", "torsions", "paths"):
+        members += [Molecule(substructures=kind), Molecule(counts=True, substructures=kind)]
+    # A lengthscale that is not searched: residuals of members that learn nothing but alpha are honest.
+    return [*members, Descriptors(Standardized(Matern(1.5, "median")))]
 
 
 def _strings() -> list[Kernel]:

@@ -484,7 +484,7 @@ def groups_of(labels: object, n: int, intercept: bool) -> Groups | None:
     if len(np.unique(values)) < 2 and intercept:
         raise ValueError(
             "groups must have at least two different labels: a group is judged by a fit to the others, and all "
-            f"{n} samples are of the group {values[0]!r}."
+            f"{n} samples are of the group {values.tolist()[0]!r}."
         )
     return Groups.of(values)
 

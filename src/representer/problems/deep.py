@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from representer.approximation import Approximation
-from representer.functions import Composed, Expansion
+from representer.functions import Composed, Expansion, Stacked
 from representer.kernels import Precomputed
 from representer.linalg import (
     NEGLIGIBLE_SHARE,
@@ -37,6 +37,15 @@ from representer.optimize import (
     lbfgs,
     log_spaced,
     system_alpha,
+)
+from representer.preimage.probabilities import (
+    Calibration,
+    CodesCalibration,
+    FarField,
+    base_rates,
+    calibrate,
+    far_field,
+    is_constant,
 )
 from representer.problems.composition import (
     Beginning,
@@ -63,10 +72,12 @@ from representer.problems.outer import (
     fit_outer,
     global_minimum,
 )
-from representer.samples import Block, Data, Samples, SparseRows, digest, plain, remembered, take
+from representer.samples import Block, Data, HeldSamples, Samples, SparseRows, digest, plain, remembered, take
 from representer.samples import rows as limits
 from representer.systems import Scope
+from representer.systems.base import least_shift
 from representer.systems.exact import RidgeData, has_few_features
+from representer.systems.support import Support
 from representer.values import Packing
 
 ADVICE = (
@@ -1227,7 +1238,7 @@ def leave_one_out_path(composition: Composition, X: Data, targets: KnownTargets)
         matrices = [(gram(X, None), outputs) for gram, outputs in grams]
         info = torch.finfo(Y.dtype)
         trace = max(float(gram.diagonal().sum()) for gram, _ in matrices) / (p if coupled else 1)
-        smallest = Y.new_tensor(max(trace * info.eps ** (2 / 3) / n, info.tiny**0.5))
+        smallest = Y.new_tensor(max(trace * info.eps ** (2 / 3) / n, least_shift(Y.new_tensor(trace))))
         alphas = log_spaced(smallest, smallest * info.eps ** (-2 / 3) * 10.0)
         total = torch.zeros_like(alphas)
         for gram, outputs in matrices:
@@ -1241,3 +1252,70 @@ def leave_one_out_path(composition: Composition, X: Data, targets: KnownTargets)
             diagonal = (spectrum.vectors.square() @ inverse.mT).mT
             total += (C / diagonal[:, :, None]).square().sum((1, 2)) / n
     return alphas, torch.where(torch.isfinite(total), total, torch.inf)
+
+
+@dataclass(frozen=True)
+class LeftOutDecisions:
+    """Values of f + b for samples that their fit has not seen, of which probabilities of classes are made.
+
+    Parameters
+    ----------
+    values : tensor (n, k), or (n, 1) for two classes
+    classes : integer tensor (n,)
+    weights : tensor (n,) or None
+        Those of the user: how many samples a class has decides how sure its targets are.
+    rows : integer tensor (n,) or None
+        The numbers of the samples among those that were seen; None: all of them.
+    constant : bool
+        Does the decision not depend on the sample?
+    missing : int
+        How many folds were not refitted, because the fit was interrupted.
+    """
+
+    values: Tensor
+    classes: Tensor
+    weights: Tensor | None
+    rows: Tensor | None = None
+    constant: bool = False
+    missing: int = 0
+
+    @classmethod
+    def of(cls, solution: DeepSolution, classes_of: Callable[[np.ndarray], np.ndarray]) -> LeftOutDecisions:
+        """Those of the outer function's own leave-one-out where it is fitted by sums, else of refits without folds."""
+        if solution.outer is not None:
+            held = solution.outer.system.held
+            weights = None if held.weights is None else torch.from_numpy(held.weights)
+            return cls(solution.outer.left_out().cpu(), torch.from_numpy(classes_of(held.Y)), weights)
+        problem, parts, folds = solution.regression, [], list[Tensor]()
+        try:
+            for values, rows in solution.refits():
+                parts.append(values.double().cpu())
+                folds.append(rows)
+        except KeyboardInterrupt:
+            pass
+        missing = len(problem.splits.folds(None)) - len(parts)
+        if not parts:
+            return cls(torch.empty(0, 1), torch.empty(0, dtype=torch.int64), None, missing=missing)
+        rows, seen = torch.cat(folds), problem.seen
+        weights = None if seen.weights is None else torch.from_numpy(seen.weights)[rows]
+        outer, intercept, images = solution.inner.problem.solve(solution.inner.point)
+        constant = all(map(is_constant, [*parts, outer(images[-1]) + intercept]))
+        classes = torch.from_numpy(classes_of(plain(seen.block.Y)))[rows]
+        return cls(torch.cat(parts), classes, weights, rows, constant, missing)
+
+    def calibration(self, n_classes: int) -> Calibration:
+        """The calibration of least cross entropy; of decisions that say nothing, the shares of the classes."""
+        if self.constant:
+            return base_rates(self.classes, n_classes, self.weights)
+        return calibrate(self.values, self.classes, self.weights)
+
+    def far_field(
+        self, calibration: Calibration | CodesCalibration, function: Composed | Stacked, alpha: Any, seen: Data
+    ) -> FarField | None:
+        """What probabilities are far from the samples that were seen; None for Gram matrices."""
+        if function.kernel.domain == "gram":
+            return None
+        support = Support.of(function, alpha, held=HeldSamples(np.empty(0), plain(seen), None, None))
+        probabilities = calibration(plain(self.values))
+        indicators = torch.nn.functional.one_hot(self.classes, probabilities.shape[1])
+        return far_field(support, probabilities, indicators, self.weights, self.rows)

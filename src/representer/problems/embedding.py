@@ -18,7 +18,7 @@ from representer.objectives.squared import OnFactor, SquaredLoss
 from representer.operators import Adapted, original, repaired_gram, silent_repairs
 from representer.optimize import Choice, HistoryEntry, OptimizeResult, SearchSettings, adam, lbfgs, random_starts
 from representer.samples import Data, count, digest, plain, remembered, take
-from representer.values import Constraint, Positive
+from representer.values import Constraint, Positive, argument_repr
 
 # A positive hyperparameter stays within this factor of where the data put it: beyond it a feature is irrelevant, or
 # every sample is an island, to six digits.
@@ -222,11 +222,11 @@ def start_value(name: str, value: object, shape: torch.Size, constraint: Constra
         if array.dtype.kind not in "iuf" or array.shape not in ((), tuple(shape)):
             raise TypeError
     except (TypeError, ValueError) as error:
-        raise ValueError(f"start[{name!r}] must be {wanted}; got {value!r}.") from error
+        raise ValueError(f"start[{name!r}] must be {wanted}; got {argument_repr(value)}.") from error
     start = torch.as_tensor(array.astype(np.float64)).expand(shape)
     problem = constraint.problem(start)
     if problem is not None:
-        raise ValueError(f"start[{name!r}] {problem}; got {value!r}.")
+        raise ValueError(f"start[{name!r}] {problem}; got {argument_repr(value)}.")
     return start
 
 
@@ -276,15 +276,19 @@ class EmbeddingSearch:
         self.positive = torch.tensor(entries, dtype=torch.bool, device=like.device)
         self.vectors = [name for name, size in self.sizes.items() if size > 1 and positive[name]]
         self.unit = inputs.scale(kernel)
+        # Criteria know K and alpha up to a common factor: beyond these sizes their squares would leave the range.
+        self.gauge = 1.0 if 4.0**-40 < self.unit < 4.0**40 else 4.0 ** round(math.log(self.unit, 4.0))
         self.least = self.unit * torch.finfo(like.dtype).eps ** (2.0 / 3.0)
         limit = torch.where(self.positive, math.log(LARGEST_FACTOR), math.inf).to(like)
-        alphas = like.new_tensor([[self.least, LARGEST_ALPHA * self.unit]] if alpha is None else []).log()
+        alphas = (
+            like.new_tensor([[self.least, LARGEST_ALPHA * self.unit]] if alpha is None else []).div(self.gauge).log()
+        )
         self.low = torch.cat([-limit, alphas.reshape(-1, 2)[:, 0]])
         self.high = torch.cat([limit, alphas.reshape(-1, 2)[:, 1]])
         self.given = self._named_start()
         self.usual = torch.zeros_like(self.origin)
         if alpha is None:
-            first = like.new_tensor([FIRST_ALPHAS[1] * self.unit])
+            first = like.new_tensor([FIRST_ALPHAS[1] * self.unit / self.gauge])
             self.usual = torch.cat([self.usual, first.log()])
         self.start = self._inside(self._start_point())
         self.trace = Trace()
@@ -338,7 +342,8 @@ class EmbeddingSearch:
         if self.alpha is not None:
             return point
         alpha = self.given.get("alpha", FIRST_ALPHAS[1] * self.unit)
-        return torch.cat([point, start_value("alpha", alpha, torch.Size(), Positive()).log().to(point)[None]])
+        start = start_value("alpha", alpha, torch.Size(), Positive()) / self.gauge
+        return torch.cat([point, start.log().to(point)[None]])
 
     def _inside(self, point: Tensor) -> Tensor:
         """A start with what lies outside the bounds, where the objective is flat, put where the data put it."""
@@ -362,7 +367,7 @@ class EmbeddingSearch:
                 point = self.usual.clone()
                 point[: len(self.origin)] += factor * self.positive
                 if self.alpha is None:
-                    point[-1] = math.log(alpha * self.unit)
+                    point[-1] = math.log(alpha * self.unit / self.gauge)
                 try:
                     with torch.no_grad():
                         value = float(self(point, rows))
@@ -381,7 +386,7 @@ class EmbeddingSearch:
         kernel = self.kernel.replace(self.packing.unpack(raw)) if self.sizes else self.kernel
         if self.alpha is not None:
             return kernel, point.new_tensor(self.alpha)
-        return kernel, point[-1].exp()
+        return kernel, self.gauge * point[-1].exp()
 
     def __call__(self, point: Tensor, rows: Tensor | None = None, *, training: bool = False) -> Tensor:
         """The objective at a point, differentiable in it; with networks as they are while Adam trains them, or not."""
@@ -394,8 +399,10 @@ class EmbeddingSearch:
                 held_out = torch.ones(objective.n, dtype=torch.bool, device=point.device)
                 held_out[objective.training.to(point.device)] = False
             kernel = in_training(kernel, seed, held_out)
-        matrix = self.inputs.matrix(kernel, rows)
-        value = (objective if self.inputs.features is None else OnFactor(objective))(matrix, alpha)
+        matrix, is_factor = self.inputs.matrix(kernel, rows), self.inputs.features is not None
+        if self.gauge != 1.0:
+            matrix, alpha = matrix / (math.sqrt(self.gauge) if is_factor else self.gauge), alpha / self.gauge
+        value = (OnFactor(objective) if is_factor else objective)(matrix, alpha)
         if self.logarithm:
             value = value.clamp(min=torch.finfo(value.dtype).tiny).log()
         return value if self.settings.shrinkage == 0 else value + self._penalty(point)

@@ -67,7 +67,7 @@ from representer.preimage import Network
 from representer.samples import Block, Data, InMemory, Samples, digest, plain, remembered, take
 from representer.samples import rows as limits
 from representer.systems import Scope
-from representer.values import Real, is_count, is_real, number, packing, same
+from representer.values import Real, argument_repr, is_count, is_real, number, packing, same
 
 Hidden = list[Tensor]
 
@@ -207,7 +207,7 @@ def _eta(level: int, eta: float) -> float:
     if not is_real(eta) or not np.isfinite(eta) or eta == 0 or abs(eta) < 1.0 / np.finfo(float).max:
         raise ValueError(
             f"eta of level {level} must be a finite number other than 0, and 1/eta, which weighs the level, must "
-            f"be finite, too; got {eta!r}."
+            f"be finite, too; got {argument_repr(eta)}."
         )
     return float(eta)
 

@@ -29,7 +29,7 @@ from representer.problems.stack import SHRINKAGE, FittedMember, Stacking, StackP
 from representer.samples import Data, Samples, SparseRows, is_dask, plain
 from representer.systems import Criterion
 from representer.systems.composed import interpolation_error
-from representer.values import is_count, is_real
+from representer.values import argument_repr, is_count, is_real
 
 # An interpolant that misses the data by more than this share of the largest target is reported.
 INTERPOLATED = 1e-6
@@ -191,7 +191,7 @@ class Machine:
         for name, value in (("epsilon", epsilon), ("separation", separation), ("delta", delta)):
             if not (is_real(value) and 0 <= value < math.inf) or (name == "delta" and value == 0):
                 least = "positive" if name == "delta" else "not negative"
-                raise ValueError(f"{name} must be a finite number that is {least}; got {value!r}.")
+                raise ValueError(f"{name} must be a finite number that is {least}; got {argument_repr(value)}.")
         if separation > 0 and self.loss != "interpolate":
             raise ValueError(
                 f"separation={separation!r} is for loss='interpolate'; got loss={self.loss!r}. Leave it at 0."

@@ -1,8 +1,7 @@
-"""How sure a deep fit is: the spread of a new observation around it, and decisions about samples that were left out."""
+"""The spread of a new observation around a deep fit by squared loss: a Gaussian process on the images."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
@@ -12,26 +11,16 @@ import torch
 from torch import Tensor
 
 from representer.approximation import Approximation, LandmarkFeatures, landmark_features
-from representer.functions import Composed, Stacked
+from representer.functions import Composed
 from representer.kernels import Linear
 from representer.linalg import by_rows
 from representer.operators import Decomposable, OperatorKernel, Projected, repaired_gram, replicates, silent_repairs
 from representer.optimize import SearchSettings, keep_going
-from representer.preimage.probabilities import (
-    Calibration,
-    CodesCalibration,
-    FarField,
-    base_rates,
-    calibrate,
-    far_field,
-    is_constant,
-)
 from representer.problems.composition import Composition, KnownTargets, squared_loss
 from representer.problems.deep import DeepModel, DeepRegression, DeepSolution, Splits
-from representer.samples import Block, Data, HeldSamples, InMemory, SparseRows, count, plain, replicate_scatter
+from representer.samples import Block, Data, InMemory, SparseRows, count, plain, replicate_scatter
 from representer.systems import RidgeData, factor_system
 from representer.systems.ridge import LeftOutMoments
-from representer.systems.support import Support
 
 
 class PredictiveSpread:
@@ -252,70 +241,3 @@ def deep_spread(solution: DeepSolution, inputs: Data, refits: Refits | None = No
         refits,
         seen.groups,
     )
-
-
-@dataclass(frozen=True)
-class LeftOutDecisions:
-    """Values of f + b for samples that their fit has not seen, of which probabilities of classes are made.
-
-    Parameters
-    ----------
-    values : tensor (n, k), or (n, 1) for two classes
-    classes : integer tensor (n,)
-    weights : tensor (n,) or None
-        Those of the user: how many samples a class has decides how sure its targets are.
-    rows : integer tensor (n,) or None
-        The numbers of the samples among those that were seen; None: all of them.
-    constant : bool
-        Does the decision not depend on the sample?
-    missing : int
-        How many folds were not refitted, because the fit was interrupted.
-    """
-
-    values: Tensor
-    classes: Tensor
-    weights: Tensor | None
-    rows: Tensor | None = None
-    constant: bool = False
-    missing: int = 0
-
-    @classmethod
-    def of(cls, solution: DeepSolution, classes_of: Callable[[np.ndarray], np.ndarray]) -> LeftOutDecisions:
-        """Those of the outer function's own leave-one-out where it is fitted by sums, else of refits without folds."""
-        if solution.outer is not None:
-            held = solution.outer.system.held
-            weights = None if held.weights is None else torch.from_numpy(held.weights)
-            return cls(solution.outer.left_out().cpu(), torch.from_numpy(classes_of(held.Y)), weights)
-        problem, parts, folds = solution.regression, [], list[Tensor]()
-        try:
-            for values, rows in solution.refits():
-                parts.append(values.double().cpu())
-                folds.append(rows)
-        except KeyboardInterrupt:
-            pass
-        missing = len(problem.splits.folds(None)) - len(parts)
-        if not parts:
-            return cls(torch.empty(0, 1), torch.empty(0, dtype=torch.int64), None, missing=missing)
-        rows, seen = torch.cat(folds), problem.seen
-        weights = None if seen.weights is None else torch.from_numpy(seen.weights)[rows]
-        outer, intercept, images = solution.inner.problem.solve(solution.inner.point)
-        constant = all(map(is_constant, [*parts, outer(images[-1]) + intercept]))
-        classes = torch.from_numpy(classes_of(plain(seen.block.Y)))[rows]
-        return cls(torch.cat(parts), classes, weights, rows, constant, missing)
-
-    def calibration(self, n_classes: int) -> Calibration:
-        """The calibration of least cross entropy; of decisions that say nothing, the shares of the classes."""
-        if self.constant:
-            return base_rates(self.classes, n_classes, self.weights)
-        return calibrate(self.values, self.classes, self.weights)
-
-    def far_field(
-        self, calibration: Calibration | CodesCalibration, function: Composed | Stacked, alpha: Any, seen: Data
-    ) -> FarField | None:
-        """What probabilities are far from the samples that were seen; None for Gram matrices."""
-        if function.kernel.domain == "gram":
-            return None
-        support = Support.of(function, alpha, held=HeldSamples(np.empty(0), plain(seen), None, None))
-        probabilities = calibration(plain(self.values))
-        indicators = torch.nn.functional.one_hot(self.classes, probabilities.shape[1])
-        return far_field(support, probabilities, indicators, self.weights, self.rows)

@@ -205,7 +205,7 @@ def check_noise(noise: Data, targets: np.ndarray) -> np.ndarray:
     if len(bad):
         row, column = (int(i) for i in bad[0])
         raise ValueError(
-            f"noise must be positive and finite, in the units of y; got {values[row, column]!r} in row {row}. Measure "
+            f"noise must be positive and finite, in the units of y; got {values[row, column]} in row {row}. Measure "
             "it, estimate it from replicates, or leave noise=None: then all targets have the same."
         )
     return np.where(missing, np.nanmedian(values, 0), values)
@@ -249,8 +249,8 @@ def is_flat(y: Data) -> bool:
     return (y.ndim if hasattr(y, "ndim") else np.ndim(y)) == 1
 
 
-def refuse_missing_labels(y: np.ndarray) -> None:
-    """Refuse labels that are not known: NaN, None or pandas' NA."""
+def refuse_strange_labels(y: np.ndarray) -> None:
+    """Refuse labels that are not known (NaN, None or pandas' NA), and integers of more than 64 bits."""
     if y.dtype.kind not in "fO":
         return
     unknown = np.isnan(y) if y.dtype.kind == "f" else [label is None or not _equals_itself(label) for label in y]
@@ -259,6 +259,12 @@ def refuse_missing_labels(y: np.ndarray) -> None:
         raise ValueError(
             f"Input y contains NaN, first in row {int(missing[0])}: the labels of {len(missing)} of {len(y)} samples "
             "are not known. Leave those samples out, or give them a label of their own."
+        )
+    huge = next((label for label in y if isinstance(label, int) and label.bit_length() > 63), None)
+    if huge is not None:
+        raise ValueError(
+            f"Labels that are numbers have at most 64 bits, and y has an integer of {math.log10(abs(huge)):.0f} "
+            "digits. Convert the labels to str."
         )
 
 
@@ -272,8 +278,8 @@ def check_classes(classes: np.ndarray) -> np.ndarray:
     """At least two classes."""
     if len(classes) < 2:
         raise ValueError(
-            f"Classifier can't train when only one class is present: every label is {classes[0]!r}. At least two "
-            "classes are needed."
+            f"Classifier can't train when only one class is present: every label is {classes.tolist()[0]!r}. At "
+            "least two classes are needed."
         )
     return classes
 

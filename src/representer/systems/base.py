@@ -106,6 +106,12 @@ DIGITS = 2 / 3
 FITTED = 1e4
 
 
+def least_shift(size: Tensor) -> float:
+    """The least shift beside a Gram matrix of this size that leaves digits: of one that is zero, its square does."""
+    info = torch.finfo(size.dtype)
+    return info.tiny / info.eps if float(size) > info.tiny / info.eps else info.tiny**0.5
+
+
 def shift_range(trace: Tensor, values: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """The shifts of a Gram matrix between which a criterion is worth a look.
 
@@ -127,8 +133,7 @@ def shift_range(trace: Tensor, values: Tensor | None = None) -> tuple[Tensor, Te
     >>> [f"{float(shift):.0e}" for shift in shift_range(trace, torch.tensor([1e12, 1.0]).double())]
     ['4e-07', '1e+13']
     """
-    info = torch.finfo(trace.dtype)
-    share, least = info.eps**DIGITS, info.tiny ** (1 / 2)
+    share, least = torch.finfo(trace.dtype).eps ** DIGITS, least_shift(trace)
     low = trace * share
     values = None if values is None else values[values.isfinite()]  # beyond the range of numbers there are no digits
     if values is not None and bool((values > 0).any()):

@@ -55,7 +55,7 @@ from representer.operators import (
 )
 from representer.samples import Block, Data, count, take
 from representer.samples import rows as limits
-from representer.systems.base import Criterion, System, group_members, relative_norm, shift_range
+from representer.systems.base import Criterion, System, group_members, least_shift, relative_norm, shift_range
 from representer.values import Value
 
 Solver = Literal["auto", "dense", "iterative"]
@@ -515,7 +515,7 @@ class RidgeData:
         """
         n: float = len(self.Y) if self.groups is None else len(self.groups.unique())
         average = (self.kernel.diag(self.X, self.Y.shape[1]) * self.columns).mean(0).max()
-        average = average.clamp(min=torch.finfo(average.dtype).tiny ** 0.5) / n
+        average = average.clamp(min=least_shift(average)) / n
         linear = self.form is not None and any(is_linear(kernel) for kernel in self.form.kernels)
         return average, math.inf if linear else n
 

@@ -40,7 +40,7 @@ from representer.operators import (
 )
 from representer.samples import Block, Data, HeldSamples, InMemory, Samples, Step, count, plain, take
 from representer.samples import rows as limits
-from representer.systems.base import Criterion, System, shift_range, whole_groups
+from representer.systems.base import Criterion, System, least_shift, shift_range, whole_groups
 from representer.systems.exact import IterativeOutputs, RidgeData, factor_system, require_memory, training_data
 from representer.systems.falkon import solve_falkon
 from representer.systems.sums import (
@@ -729,7 +729,7 @@ class SummedSystem(FeatureSystem):
 
     def alpha_unit(self) -> tuple[Tensor, float]:
         average = self._average
-        return average.clamp(min=torch.finfo(average.dtype).tiny ** 0.5) / self.n, self.n
+        return average.clamp(min=least_shift(average)) / self.n, self.n
 
     def _limit(self, held: int = 0) -> int | None:
         """What is left of the memory limit for blocks, beside the coordinates of so many held samples."""
@@ -1241,6 +1241,11 @@ class RidgeTask:
             seed=self.seed,
         )
 
+    def _pilot_alpha(self, features: StoredFeatures, held: HeldSamples, sample: Block) -> tuple[float, float | None]:
+        """The alpha of the normal equations of fewer landmarks, whose sums are given back, and the criterion there."""
+        pilot = self._summed(pilot_features(features), held, sample).settled(self.alpha)
+        return pilot.alpha, pilot.value
+
     def _iterated(self, falkon: Falkon, features: StoredFeatures, held: HeldSamples, sample: Block) -> FalkonSystem:
         """Conjugate gradients, with the alpha of the normal equations of fewer landmarks."""
         full, p = features.map, sample.Y.shape[1]
@@ -1251,8 +1256,7 @@ class RidgeTask:
             )
         alpha, value = self.alpha, None
         if not isinstance(alpha, float):
-            pilot = self._summed(pilot_features(features), held, sample).settled(alpha)
-            alpha, value = pilot.alpha, pilot.value
+            alpha, value = self._pilot_alpha(features, held, sample)
         operator = self._scalar._operator
         form = Decomposable(Linear(), operator).diagonal_form(p, sample.Y.double())
         # The features' factor, the preconditioner with two of its steps, and a factor for each distinct scale.
@@ -1346,7 +1350,7 @@ def iterates(solver: str | Falkon, m: int) -> Falkon | None:
 def pilot_features(features: StoredFeatures) -> StoredFeatures:
     """The features of fewer landmarks, whose normal equations choose alpha for conjugate gradients."""
     full = features.map
-    if not isinstance(full, LandmarkFeatures):
+    if not isinstance(full, LandmarkFeatures) or count(full.landmarks) <= limits.PILOT_LANDMARKS:
         return features
     some = limits.evenly_spaced(count(full.landmarks), limits.PILOT_LANDMARKS)
     fewer = landmark_features(full.kernel, take(full.landmarks, torch.from_numpy(some)))
