@@ -40,7 +40,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 
-from representer import EmbeddingClassifier, OperatorRidge
+from representer import DeepKernelClassifier, DeepKernelRegressor, EmbeddingClassifier, OperatorRidge
 from representer.cli import console_for, print_json
 from representer.datasets.files import data_folder, writable_folder
 from representer.estimators import GaussianProcessKernel
@@ -364,15 +364,46 @@ def summary(records: dict[str, Any], problems: list[Problem], methods: list[str]
     }
 
 
+def processor_seconds(model: Any, X: np.ndarray, y: np.ndarray) -> float:
+    """How long a whole fit takes."""
+    start = time.process_time()
+    model.fit(X, y)
+    return time.process_time() - start
+
+
+def times(sizes: tuple[int, ...]) -> Table:
+    """Whole fits to ten made features, beside a Gaussian process, a tuned SVC and the shallow form of deep learners."""
+    table = Table("n", "fit", "seconds", "beside", "seconds", "ratio")
+    for n in sizes:
+        rng = np.random.default_rng(0)
+        X = rng.normal(size=(n, 10))
+        f = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.5 * np.abs(X[:, 3])
+        y, labels = f + 0.3 * rng.normal(size=n), (f + 0.3 * rng.normal(size=n) > 0).astype(int) + (f > 1)
+        pairs = [
+            ("OperatorRidge()", OperatorRidge(), "GP ARD", gaussian_process(10), y),
+            ("EmbeddingClassifier()", EmbeddingClassifier(), "SVC, tuned", tuned_svc(10), labels),
+            ("DeepKernelRegressor()", DeepKernelRegressor(), "layers=[]", DeepKernelRegressor(layers=[]), y),
+            ("DeepKernelClassifier()", DeepKernelClassifier(), "layers=[]", DeepKernelClassifier(layers=[]), labels),
+        ]
+        for name, ours, beside, other, target in pairs:
+            own, theirs = processor_seconds(ours, X, target), processor_seconds(other, X, target)
+            table.add_row(str(n), name, f"{own:.2f}", beside, f"{theirs:.2f}", f"{own / theirs:.2f}")
+    return table
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command."""
     parser = command("python -m benchmarks.defaults", "Compare defaults that nobody tuned with tuned peers.")
     parser.add_argument("--quick", action="store_true", help="120 rows of three tables of each kind")
     parser.add_argument("--kind", choices=tuple(PEERS), help="one of them")
     parser.add_argument("--methods", nargs="*", help="only these")
+    parser.add_argument("--times", nargs="*", type=int, metavar="N", help="only seconds of fits to so many samples")
     parser.add_argument("--out", type=Path, help="where the results are kept; default: in the user's cache")
     options = parser.parse_args(arguments)
     console = console_for(options.json_output)
+    if options.times is not None:
+        console.print(times(tuple(options.times) or (200, 500)))
+        return 0
     out = options.out or data_folder() / "results" / f"defaults{'_quick' if options.quick else ''}.json"
     writable_folder(out.parent)
     records: dict[str, Any] = json.loads(out.read_text()) if out.exists() and not options.fresh else {}
