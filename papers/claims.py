@@ -1,6 +1,7 @@
 """Kinds of claims: at most a number, lower by a factor, lower in most cases, not worse than the best rival.
 
-``reasons.json`` says in a line each why claims were not reached: because of the paper, the protocol or the data.
+``reasons.json`` says in a line each why claims were not reached, because of the paper, the protocol or the data, and
+which claims of which experiment it explains: one that is not named there is shown as unexplained.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from papers.runner import Claim
 
 
 @cache
-def reasons() -> dict[str, str | dict[str, str]]:
-    """Why claims were not reached, by experiment: one reason for all of its claims, or one for each."""
+def reasons() -> dict[str, dict[str, list[str]]]:
+    """Why claims were not reached: by experiment, each reason and the texts of the claims that it explains."""
     return dict(json.loads(Path(__file__).with_name("reasons.json").read_text(encoding="utf-8")))
 
 
 def reason(experiment: str, claim: dict[str, str]) -> str:
-    """Why a judged claim was not reached, a line that begins with "paper", "protocol" or "data"; or nothing.
+    """Why a judged claim was not reached, a line that begins with "paper", "protocol" or "data".
 
     Parameters
     ----------
@@ -35,12 +36,12 @@ def reason(experiment: str, claim: dict[str, str]) -> str:
     Returns
     -------
     reason : str
-        To be shown beside the verdict.
+        To be shown beside the verdict: "unexplained" if none is known, and nothing of a claim that was reached.
     """
     if claim["verdict"] == "reached":
         return ""
-    given = reasons().get(experiment, "")
-    return given if isinstance(given, str) else given.get(claim["claim"], "")
+    given = reasons().get(experiment, {})
+    return next((why for why, claims in given.items() if claim["claim"] in claims), "unexplained")
 
 
 def lower(text: str, measure: str, case: str, method: str, than: str, factor: float = 1.0) -> Claim:

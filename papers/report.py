@@ -100,7 +100,7 @@ def verdict_counts(experiments: Sequence[Experiment], results: Results) -> list[
     for paper, members in groupby(experiments, lambda experiment: experiment.paper):
         judged = [(e.name, claim) for e in members for claim in results.outcomes[e.name].claims]
         missed = [(name, claim) for name, claim in judged if claim["verdict"] != "reached"]
-        kinds = Counter(reason(name, claim).partition(":")[0] or "not known" for name, claim in missed)
+        kinds = Counter(reason(name, claim).partition(":")[0] for name, claim in missed)
         if judged:
             found.append((paper.partition(":")[0], len(judged) - len(missed), kinds))
     return found

@@ -152,8 +152,8 @@ class Unnormalised:
     Such a wide kernel is nearly one everywhere, so that codes are nearly half the sum of the training samples' own.
     """
 
-    def __init__(self, model: DeepKernelPCA):
-        self.model, self.kernel = model, Gaussian((0.5 * WIDTH) ** 0.5)
+    def __init__(self, model: DeepKernelPCA, width: float = WIDTH):
+        self.model, self.kernel = model, Gaussian((0.5 * width) ** 0.5)
 
     def fit(self, X: np.ndarray) -> Self:
         """Fit the levels."""
@@ -243,10 +243,14 @@ def higher(text: str, measure: str, method: str, than: str) -> Claim:
 
 
 def claims(measure: str) -> tuple[Claim, ...]:
-    """What figures 7 and 8 say: deep components above kernel PCA with the same kernel, and above the networks."""
-    rivals = (VAE, TC, FACTOR)
-    pairs = ((DEEP, KPCA), (LINEAR, PCA_), *((deep, vae) for vae in rivals for deep in (DEEP, LINEAR)))
-    return tuple(higher(f"{measure}: {a} above {b}", measure, a, b) for a, b in pairs)
+    """What figures 7 and 8 say: deep components above kernel PCA with the same kernel, and above the networks.
+
+    The networks of figure 8, whose scores are of all pictures, are trained on all of them in the paper, and not here.
+    """
+    told = f", trained on {N_TRAIN} pictures, not on all" if measure == IRS else ""
+    networks = [(deep, vae, told) for vae in (VAE, TC, FACTOR) for deep in (DEEP, LINEAR)]
+    pairs = [(DEEP, KPCA, ""), (LINEAR, PCA_, ""), *networks]
+    return tuple(higher(f"{measure}: {a} above {b}{words}", measure, a, b) for a, b, words in pairs)
 
 
 def _experiment(function: Callable[[Run], None]) -> Experiment:
@@ -258,9 +262,12 @@ def _experiment(function: Callable[[Run], None]) -> Experiment:
         f"codes of all 3456. Two levels of as many components as there are factors, 6 each, side by side; one-level "
         f"(kernel) PCA with 12, and with 6; a β-VAE (β = {BETA:g}), a β-TCVAE (β = {TC_BETA:g}) and a FactorVAE "
         f"(γ = {GAMMA:g}) with 12, dense networks; linear levels with codes as the published evaluation makes them, "
-        f"½ K H with a kernel exp(−d²/40000), not normalised and not claimed. Gaussian kernels at the median distance, "
-        f"σ = 1 at the second level. Published for 3DShapes, Cars3D and SmallNORB, as a figure without numbers: deep "
-        f"components above all others.",
+        f"½ K H with a kernel exp(−d²/40000), not normalised and not claimed (an IRS of .65 has been found elsewhere "
+        f"for such codes; here they have it with exp(−d²), the narrowest kernel that the published code can choose). "
+        f"Gaussian kernels at the median distance, σ = 1 at the second level; the paper's levels are linear. All "
+        f"models see the same {N_TRAIN} pictures, the networks, too, for both scores: as in figure 7, but in figure 8, "
+        f"whose scores are of all pictures, the paper trains its networks on all of them. Published for 3DShapes, "
+        f"Cars3D and SmallNORB, as a figure without numbers: deep components above all others.",
         (*claims(IRS), *claims(SMALL_IRS)),
         function,
     )

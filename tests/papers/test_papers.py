@@ -27,7 +27,7 @@ from papers import (
     reproduce,
     select,
 )
-from papers.claims import lower, not_worse
+from papers.claims import lower, not_worse, reason, reasons
 from papers.report import markdown, took
 from papers.results import Measurements
 from papers.runner import run_experiment
@@ -84,6 +84,13 @@ def test_not_worse_by_the_paired_standard_error(rivals: list[str], verdict: str,
     found, numbers = not_worse("text", "error", "a", "ours", rivals).judge(MEASURED)
     assert found == verdict
     assert word in numbers and rivals[-1] in numbers
+
+
+def test_a_claim_without_a_reason_of_its_own_is_unexplained() -> None:
+    name, ((why, (text, *_)), *_) = next((name, list(given.items())) for name, given in reasons().items())
+    assert reason(name, {"claim": text, "verdict": "not reached"}) == why
+    assert reason(name, {"claim": text, "verdict": "reached"}) == ""
+    assert reason(name, {"claim": "another", "verdict": "not reached"}) == "unexplained"
 
 
 # --- the runner ------------------------------------------------------------------------------------------------------

@@ -223,3 +223,27 @@ def test_unnormalised_codes_are_half_a_sum(rng: np.random.Generator) -> None:
     H = np.hstack(model.model.hidden_)
     expected = [sum(0.5 * np.exp(-((t - x) ** 2).sum() / 40000.0) * h for x, h in zip(X, H, strict=True)) for t in T]
     np.testing.assert_allclose(model.transform(T), expected)
+
+
+def test_smoothed_codes_are_weighted_means(rng: np.random.Generator) -> None:
+    H, X, T = rng.normal(size=(9, 2)), rng.normal(size=(9, 3)), rng.normal(size=(4, 3))
+    weights = [[np.exp(-((t - x) ** 2).sum() / (2.0 * np.exp(1.5))) for x in X] for t in T]
+    expected = [sum(w * h for w, h in zip(row, H, strict=True)) / sum(row) for row in weights]
+    np.testing.assert_allclose(tables.smoothed(H, X, T, 1.5), expected)
+    far = tables.smoothed(H, X, X[:1] + 1e3, -2.0)  # no weight underflows: the nearest sample's own
+    assert np.isfinite(far).all()
+
+
+def test_the_authors_levels_have_three_and_two_components_and_a_width_by_validation(rng: np.random.Generator) -> None:
+    parts = tables.split(rng.normal(size=(60, 4)), rng.normal(size=60), False, 0)
+    model = tables.deep(tables.AUTHORS_SIZES, 1.0, 1.0, 1.0, "levelwise", center=False)
+    assert model.n_components == [3, 2]
+    best = tables.validated(model, parts, False, (0.0, 2.0))
+    single = [tables.validated(model, parts, False, (width,)) for width in (0.0, 2.0)]
+    assert best is not None and best.error == min(found.error for found in single if found is not None)
+    starts = tables.authors_starts(parts, False, (0.0, 2.0))
+    errors = [
+        tables.validated(tables.deep((3, 2), a, b, 1.0, "levelwise", center=False), parts, False, (0.0, 2.0))
+        for a, b in starts
+    ]
+    assert len(starts) == 4 and (np.diff([found.error for found in errors if found is not None]) >= 0).all()
