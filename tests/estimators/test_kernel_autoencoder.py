@@ -710,3 +710,5 @@ def test_norm_bounds_hold_for_nonlinear_functions_and_are_checked(curve):
     assert model.layers_[0].alpha * (9.0 - model.layer_norms_[0] ** 2) < 2e-3 * model.objective_value_ < model.alpha_
     with pytest.raises(ValueError, match="norm_bounds must be 2 positive numbers"):
         KernelAutoencoder(1, norm_bounds=[1.0]).fit(curve[:40])
+    with pytest.raises(ValueError, match="one encoder and one decoder; this autoencoder has 4 functions"):
+        KernelAutoencoder([3, 1, 3], norm_bounds=[3.0, 3.0, 3.0, 2.0]).fit(curve[:40])

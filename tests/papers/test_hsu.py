@@ -27,8 +27,12 @@ def test_networks_are_those_of_the_paper() -> None:
     assert [tuple(w.shape) for w in module.parameters() if w.ndim == 2] == [(16, 5), (32, 16), (8, 32)]
     again = table1.network(5, (16, 32, 8), seed=3)
     assert all(bool((a == b).all()) for a, b in zip(module.parameters(), again.parameters(), strict=True))
-    assert mnist.convolutions(0)(torch.zeros(2, 1, 28, 28)).shape == (2, 32)
-    assert mnist.convolutions(0, 0.5, 256)(torch.zeros(2, 1, 28, 28)).shape == (2, 256)
+    for features, (first, second) in ((32, (8, 16)), (256, (8, 16)), (1024, (32, 64))):
+        module = mnist.convolutions(0, 0.5, features)
+        shapes = [tuple(w.shape) for w in module.parameters() if w.ndim > 1]
+        assert shapes == [(first, 1, 5, 5), (second, first, 5, 5), (features, second * 49)]
+        assert [m.p for m in module if isinstance(m, torch.nn.Dropout)] == [0.5]
+        assert module(torch.zeros(2, 1, 28, 28)).shape == (2, features)
 
 
 @pytest.mark.parametrize(("error", "verdict"), [(2.0, "reached"), (3.5, "reached"), (30.0, "not reached")])
