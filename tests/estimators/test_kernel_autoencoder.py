@@ -187,9 +187,8 @@ def test_the_objective_never_increases_and_the_order_of_samples_does_not_matter(
 def test_the_objective_of_three_layers_is_equation_4_written_out(curve):
     X, lengthscales, alphas = curve[:20], (1.0, 0.7, 0.8), (3e-3, 2e-3, 1e-2)
     layers = [Layer(Gaussian(lengthscales[0]), 2, alphas[0]), Layer(Gaussian(lengthscales[1]), 1, alphas[1])]
-    model = KernelAutoencoder(
-        layers, decoder_kernel=Gaussian(lengthscales[2]), alpha=alphas[2], fit_intercept=False, random_state=0
-    ).fit(X)
+    options = {"fit_intercept": False, "n_restarts": 1, "max_iter": 20, "random_state": 0}
+    model = KernelAutoencoder(layers, decoder_kernel=Gaussian(lengthscales[2]), alpha=alphas[2], **options).fit(X)
     images, value = X, 0.0
     for f, ell, alpha in zip(functions_of(model), lengthscales, alphas, strict=True):
         anchors, phi = f.anchors.numpy(), f.coefficients.numpy()
@@ -202,7 +201,7 @@ def test_the_objective_of_three_layers_is_equation_4_written_out(curve):
 
 
 def test_a_solution_is_a_fixed_point_of_algorithm_1(rng):
-    """Its outer step gives N_L of (54) back, and its inner step, at a fixed N_L, has no gradient."""
+    """Its objective and its errors are those of N_L by (54), and the inner step, at a fixed N_L, has no gradient."""
     X = rng.standard_normal((15, 3))
     gram, alpha, encoder_alpha = X @ X.T, 1e-2, 1e-2
     options = {"encoder_alpha": encoder_alpha, "fit_intercept": False, "tol": 1e-14, "max_iter": 2000}

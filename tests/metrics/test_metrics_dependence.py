@@ -181,13 +181,14 @@ def test_regressions_on_embeddings_see_through_a_confounder():
     confounded = np.abs(OperatorRidge("rbf").fit(x, y).predict(at) - np.sin(at[:, 0])).mean()
     assert error < 0.12 < 0.2 < confounded
 
+    rng = np.random.default_rng(0)  # as on the page on embeddings
     u = rng.uniform(-1, 1, size=600)
-    a, proxy, w = u + 0.5 * rng.normal(size=600), u + 0.2 * rng.normal(size=600), u + 0.2 * rng.normal(size=600)
-    y, given, kernel = np.cos(a) + 2 * u + 0.1 * rng.normal(size=600), np.c_[a, proxy], Gaussian(0.7)
+    a, z, w = (u + noise * rng.normal(size=600) for noise in (0.5, 0.2, 0.2))
+    y = np.cos(a) + 2 * u + 0.1 * rng.normal(size=600)
+    a, given, kernel = a[:, None], np.c_[a, z], Gaussian(0.7)
     means = ConditionalMeanEmbedding("rbf", Gaussian(0.5)).fit(given[:300], w[:300]).embedding(given[300:])
-    gram = (means.inner() * kernel(a[300:, None])).numpy()
-    bridge = OperatorRidge("precomputed").fit(gram, y[300:])
+    bridge = OperatorRidge("precomputed").fit((means.inner() * kernel(a[300:])).numpy(), y[300:])
     at, everyone = np.linspace(-1, 1, 7)[:, None], mean_embedding(w[:, None], Gaussian(0.5))
-    effect = bridge.predict((kernel(at, a[300:, None]) * means.inner(everyone).mT).numpy())
-    confounded = np.abs(OperatorRidge("rbf").fit(a[:, None], y).predict(at) - np.cos(at[:, 0])).mean()
+    effect = bridge.predict((kernel(at, a[300:]) * means.inner(everyone).mT).numpy())
+    confounded = np.abs(OperatorRidge().fit(a, y).predict(at) - np.cos(at[:, 0])).mean()
     assert np.abs(effect - np.cos(at[:, 0])).mean() < 0.2 < 0.5 < confounded
