@@ -140,7 +140,7 @@ def test_units_of_x_do_not_matter_to_a_learned_alpha_beside_a_linear_kernel(unit
         assert_close(answers(other, Q * unit), answers(model, Q), 1e-6)
 
 
-@pytest.mark.parametrize("unit", [2.0**-266, 2.0**332])
+@pytest.mark.parametrize("unit", [2.0**-266, 2.0**266, 2.0**332])
 def test_units_do_not_matter_to_conjugate_gradients_beside_a_linear_kernel(unit):
     options = {"approximation": Landmarks(X[:10]), "solver": "cg"}
     model = OperatorRidge("linear", alpha=1e-3, **options).fit(X, y)
