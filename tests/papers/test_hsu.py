@@ -41,6 +41,22 @@ def test_the_published_error(error: float, verdict: str) -> None:
     assert table1.published("wine").judge(Measurements({("wine", table1.GMCE): values}))[0] == verdict
 
 
+@pytest.mark.parametrize("method", ["our default", "SVC, gamma='scale'", "GPC"])
+def test_scores_by_training_size_are_those_of_loops(method: str, rng: np.random.Generator) -> None:
+    A, B = rng.normal(size=(30, 2)), rng.normal(size=(15, 2))
+    a, b = (np.where(X[:, 0] > 0, 7, 3) for X in (A, B))
+    model = mnist.models(30)[method]
+    scores = mnist.size_scores(model, A, B, a, b)
+    wrong = sum(x != y for x, y in zip(model.predict(B), b, strict=True))
+    assert scores[table1.ERROR] == pytest.approx(100.0 * wrong / 15)
+    assert "GPC" in mnist.models(100) and "GPC" not in mnist.models(250)
+    assert (table1.LOG_LOSS in scores) == hasattr(model, "predict_proba")
+    if table1.LOG_LOSS in scores:
+        p = model.predict_proba(B)
+        losses = [-np.log(row[list(model.classes_).index(label)]) for row, label in zip(p, b, strict=True)]
+        assert scores[table1.LOG_LOSS] == pytest.approx(np.mean(losses))
+
+
 def test_probabilities_of_the_simulation_are_probabilities() -> None:
     p = toys.true_probabilities(np.linspace(-2, 2, 50)[:, None])
     np.testing.assert_allclose(p.sum(1), 1.0)
