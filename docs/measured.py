@@ -20,6 +20,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 from papers import EXPERIMENTS  # noqa: E402
 from papers.claims import reason  # noqa: E402
+from papers.findings import findings, origin, tally_in_words  # noqa: E402
 
 BENCH, REPRODUCTIONS = HERE / "measured" / "bench.json", HERE / "measured" / "reproductions.json"
 PAGE = HERE / "measured.md"
@@ -198,11 +199,17 @@ def not_reached(reproductions: dict[str, Any]) -> str:
 
 
 def verdict_chart(reproductions: dict[str, Any]) -> str:
-    """A bar for each paper, as SVG: the share of its claims that were reached, readable on a light or dark page."""
+    """A bar for each paper, as SVG: the share of its claims that were reached, readable on a light or dark page.
+
+    What experiments beyond the papers and our defaults should reach has two bars of its own.
+    """
     papers: dict[str, list[bool]] = {}
     for experiment in reproductions["experiments"]:
-        judged = papers.setdefault(authors(experiment["paper"]) or "Beyond the papers", [])
-        judged += [claim["verdict"] == "reached" for claim in experiment["claims"]]
+        names = {"papers": authors(experiment["paper"]), "beyond": "Beyond the papers", "defaults": "Our defaults"}
+        for claim in experiment["claims"]:
+            name = names[origin(experiment["paper"], experiment["place"], claim["claim"])]
+            papers.setdefault(name, []).append(claim["verdict"] == "reached")
+    papers |= {name: papers.pop(name) for name in ("Beyond the papers", "Our defaults") if name in papers}
     bars = [(paper, sum(judged), len(judged)) for paper, judged in papers.items() if judged]
     left, width, step = 170, 400, 30
     rows = [
@@ -278,8 +285,6 @@ def measured_page(bench: dict[str, Any], reproductions: dict[str, Any], subjects
     """All of docs/measured.md."""
     judged = [row for row in bench["rows"] if row["goal"]]
     met = sum(row["verdict"] == "met" for row in judged)
-    claims = [claim for experiment in reproductions["experiments"] for claim in experiment["claims"]]
-    reached = sum(claim["verdict"] == "reached" for claim in claims)
     parts = [
         "# Measured",
         "Written by `docs/measured.py` from `docs/measured/*.json`, not by hand. To measure everything again (an hour "
@@ -314,8 +319,9 @@ def measured_page(bench: dict[str, Any], reproductions: dict[str, Any], subjects
         parts.append(f"Not measured: {', '.join(missing)}.")
     parts += [
         "## Papers: overview",
-        f"{reached} of {len(claims)} claims reached. {machine(reproductions)}.{duration(reproductions)} "
+        f"Reached: {tally_in_words(reproductions['experiments'])}. {machine(reproductions)}.{duration(reproductions)} "
         "[Reproductions](reproductions.md) says what the numbers mean.",
+        *(f"{author} et al.: {text}" for author, text in findings(reproductions["experiments"]).items()),
         verdicts(reproductions),
         "## Papers: claims that were not reached",
         not_reached(reproductions),

@@ -3,10 +3,11 @@ Which molecule gave this spectrum?
 ==================================
 
 A mass spectrum shows the weight of a molecule and of the pieces into which it breaks. The molecule itself is looked for
-among the known ones of about that weight, none of which has been measured: spectra of other molecules are all there is
-to learn from. ``StructuredPredictor`` regresses features of formulas on spectra and ranks the candidates of each input,
-as input-output kernel regression does for metabolites (Brouard et al., 2016; the operators are those of Kadri et al.).
-The spectra are made: each bond outside rings of 96 organic compounds breaks, and the heights of the peaks have noise.
+among all known ones of about that weight. No spectrum of it was ever measured: there are only those of other molecules
+to learn from, some of which are among its candidates. ``StructuredPredictor`` regresses features of formulas on spectra
+and ranks the candidates of each input, as input-output kernel regression does for metabolites (Brouard et al., 2016;
+the operators are those of Kadri et al.). The spectra are made: each bond outside rings of 96 organic compounds breaks,
+and the heights of the peaks have noise.
 """
 
 import matplotlib.pyplot as plt

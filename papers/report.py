@@ -14,6 +14,7 @@ from rich.table import Table
 
 from papers.claims import reason
 from papers.clock import in_words
+from papers.findings import ORIGINS, findings, origin, tally_in_words
 from papers.results import Outcome, Results, machine, summary
 from papers.runner import Experiment
 from representer import plotting
@@ -23,7 +24,7 @@ from runs.page import Table as Grid
 
 CHART = "figures/verdicts.png"
 STYLES = {"reached": "green", "ordering kept": "yellow", "not reached": "red", "failed": "bold red"}
-ALT = "A bar for each paper: how many of its claims were reached."
+ALT = "A bar for each paper, for what is beyond the papers and for our defaults: how many claims were reached."
 MARKS = {"reached": "good", "ordering kept": "fair", "not reached": "bad", "failed": "bad"}
 
 
@@ -77,12 +78,26 @@ def sections(experiments: Sequence[Experiment], results: Results) -> list[Sectio
     papers = groupby(experiments, lambda experiment: experiment.paper)
     overview = Section("Overview", tables=[_verdicts(paper, list(found), results) for paper, found in papers])
     chart = [Picture.at(results.folder, CHART, ALT)] if (results.folder / CHART).is_file() else []
-    first = Section("Found", [_sentence(*counts) for counts in verdict_counts(experiments, results)], pictures=chart)
+    first = Section("Found", _found(experiments, results), pictures=chart)
     return [first, overview, *(_section(e, results.outcomes[e.name], results) for e in experiments)]
+
+
+def _found(experiments: Sequence[Experiment], results: Results) -> list[str]:
+    """A sentence for each paper, or how many of its claims were reached if not all that it names was measured."""
+    summaries = summarised(experiments, results)["experiments"]
+    sentences, text = findings(summaries), []
+    for authors, reached, kinds in verdict_counts(experiments, results):
+        first = authors.partition(",")[0]
+        if authors not in ORIGINS.values():
+            counts = _sentence(authors, reached, kinds)
+            text.append(f"{first} et al.: {sentences[first]}" if first in sentences else counts)
+    return [*text, f"Reached: {tally_in_words(summaries) or 'no claim was judged'}."]
 
 
 def verdict_counts(experiments: Sequence[Experiment], results: Results) -> list[tuple[str, int, Counter[str]]]:
     """Of each paper: its authors, how many of its claims were reached, and why how many others were not.
+
+    Experiments beyond the papers, and goals for our defaults, are counted after them.
 
     Parameters
     ----------
@@ -96,13 +111,18 @@ def verdict_counts(experiments: Sequence[Experiment], results: Results) -> list[
     counts : list of tuple
         Papers without a judged claim are left out.
     """
+    judged: dict[str, list[tuple[str, dict[str, str]]]] = {}
+    for experiment in experiments:
+        for claim in results.outcomes[experiment.name].claims:
+            kind = origin(experiment.paper, experiment.place, claim["claim"])
+            group = experiment.paper.partition(":")[0] if kind == "papers" else ORIGINS[kind]
+            judged.setdefault(group, []).append((experiment.name, claim))
+    judged |= {group: judged.pop(group) for group in ORIGINS.values() if group in judged}
     found = []
-    for paper, members in groupby(experiments, lambda experiment: experiment.paper):
-        judged = [(e.name, claim) for e in members for claim in results.outcomes[e.name].claims]
-        missed = [(name, claim) for name, claim in judged if claim["verdict"] != "reached"]
+    for group, claims in judged.items():
+        missed = [(name, claim) for name, claim in claims if claim["verdict"] != "reached"]
         kinds = Counter(reason(name, claim).partition(":")[0] for name, claim in missed)
-        if judged:
-            found.append((paper.partition(":")[0], len(judged) - len(missed), kinds))
+        found.append((group, len(claims) - len(missed), kinds))
     return found
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.kernel_approximation import Nystroem as Landmarks
 
-from papers.claims import at_most
+from papers.claims import at_most, lower
 from papers.kadri.margin import margin_chain
 from papers.kadri.methods import (
     AS_PUBLISHED,
@@ -106,10 +106,12 @@ LETTERS, WORDS = "OCR, letters", "OCR, whole words"
 ERROR, CHAIN_ERROR = "wrong letters (%)", "wrong letters (%), with Viterbi"
 LETTER_KERNEL = Polynomial(3, gamma=1.0 / 128.0)
 MARGIN = "max-margin Markov network"
-LANDMARKS, PASSES, DECAYS = 500, 40, (0.01, 0.003)  # of the max-margin network
+LANDMARKS, PASSES, DECAYS = 500, 40, (0.1, 0.03, 0.01, 0.003)  # of the max-margin network
+GAP = "duality gap"
 CHAIN_WEIGHTS = (0.0, 0.02, 0.05, 0.1, 0.2, 0.5)
 OCR_OPERATORS = {method: OPERATORS[method] for method in (IDENTITY, COVARIANCE, CONDITIONAL)}
-PUBLISHED_WORDS = {IDENTITY: 88.5, COVARIANCE: 89.2, CONDITIONAL: 91.8}
+# Its other two figures are those of Cortes et al. (2007): M³N 87.0 and regression with constraints 88.5, not identity.
+PUBLISHED_WORDS = {COVARIANCE: 89.2, CONDITIONAL: 91.8}
 
 
 def letter_model(X: np.ndarray, letters: np.ndarray) -> StructuredPredictor:
@@ -190,15 +192,16 @@ def margin_result(bunch: Any, train: np.ndarray, test: np.ndarray) -> Result:
     kernel_features.fit(np.concatenate([pictures[i] for i in train]))
     described = {i: kernel_features.transform(pictures[i]) for i in np.concatenate([train, test])}
 
-    def wrong(rows: np.ndarray, others: np.ndarray, decay: float) -> float:
+    def wrong(rows: np.ndarray, others: np.ndarray, decay: float) -> tuple[float, float]:
         words, paths = [described[i] for i in rows], [letters[i] for i in rows]
-        chain, _ = margin_chain(words, paths, 26, decay, passes=PASSES)
-        return float(np.mean(np.concatenate([chain.predict(described[i]) != letters[i] for i in others])))
+        chain, gap = margin_chain(words, paths, 26, decay, passes=PASSES)
+        return float(np.mean(np.concatenate([chain.predict(described[i]) != letters[i] for i in others]))), gap
 
     order = np.random.default_rng(0).permutation(train)
     inner, held_out = order[: 4 * len(order) // 5], order[4 * len(order) // 5 :]
-    decay = min(DECAYS, key=lambda decay: wrong(inner, held_out, decay))
-    return {ERROR: 100.0 * wrong(train, test, decay)}
+    decay = min(DECAYS, key=lambda decay: wrong(inner, held_out, decay)[0])
+    error, gap = wrong(train, test, decay)
+    return {ERROR: 100.0 * error, GAP: gap, "decay": decay}
 
 
 def ocr(run: Run) -> None:
@@ -212,7 +215,7 @@ def ocr(run: Run) -> None:
         for method in OCR_OPERATORS:
             for alpha, suffix in ((None, ""), (0.01, AS_PUBLISHED)):
                 run.part(WORDS, method + suffix, fold, word_result, method, alpha, bunch, train, test)
-        run.part(LETTERS, MARGIN, fold, margin_result, bunch, train, test)
+        run.part(WORDS, MARGIN, fold, margin_result, bunch, train, test)
         rows = [np.flatnonzero(np.isin(bunch.word, words)) for words in (train, test)]
         run.part(LETTERS, IDENTITY, fold, letter_result, bunch, *rows)
 
@@ -225,10 +228,12 @@ def digit_claims() -> Iterable[Any]:
 
 
 def word_claims() -> Iterable[Any]:
-    """Each form has at least its published share of right letters."""
+    """Each form of the paper has at least its published share of right letters, and the best less error than M³N."""
     for method, rate in PUBLISHED_WORDS.items():
         text = f"{method}: at least the published {rate} % of letters"
         yield at_most(text, ERROR, WORDS, method, round(100.0 - rate, 1))
+    text = f"{CONDITIONAL}: below the {MARGIN} on the same folds (published 8.2 against 13.0 %)"
+    yield lower(text, ERROR, WORDS, CONDITIONAL, MARGIN)
 
 
 EXPERIMENTS = (
@@ -256,8 +261,10 @@ EXPERIMENTS = (
         "words, all of them in every fold. Letters: each letter of the training words is a sample of its own, one-hot "
         "outputs, no word is known; with Viterbi: plus the log probability of neighbouring letters in the training "
         "words, its weight chosen on a fifth of these. Max-margin Markov network: 500 Nyström features of the same "
-        "kernel of letters and the transitions, by 40 passes of block-coordinate Frank-Wolfe. Published rates of right "
-        "letters: M³N 87.0, KDE 88.5, covariance 89.2, conditional covariance 91.8 %.",
+        "kernel of letters and the transitions, by 40 passes of block-coordinate Frank-Wolfe, its decay of "
+        f"{', '.join(map(str, DECAYS))} chosen on a fifth of the training words. Published rates of right letters: "
+        "covariance 89.2, conditional covariance 91.8 %; from Cortes et al. (2007) on the same folds M³N 87.0 and "
+        "regression with constraints 88.5 %, which is not the identity form: of that the paper has no figure here.",
         tuple(word_claims()),
         ocr,
         (OCR,),

@@ -30,7 +30,7 @@ from representer.estimators.validation import seed_of
 from representer.functions.conditional import Lattice, best_bandwidth
 from representer.kernels import Delta, Gaussian, Laplacian, Linear, Spectrum
 from representer.metrics import crps, expected_calibration_error, mmd_test, reliability_curve
-from representer.objectives.risk import radius_with_prior
+from representer.objectives.risk import embedding_risk_bound, radius_with_prior
 from representer.problems.embedding import held_out_rows
 
 NOT_REPEATED = {
@@ -728,7 +728,7 @@ def test_the_rademacher_complexity_of_a_ball_by_brute_force():
     losses = (targets - ball @ features.T) ** 2
     signs = rng.choice([-1.0, 1.0], (400, n))
     complexity = (losses @ signs.T / n).max(0).mean()
-    limit = (2 * r + r**2) / math.sqrt(n)
+    limit = embedding_risk_bound(0.0, r, supremum=1.0, n=n, beta=1.0, prior=False) / 2  # 2ℛ, and no doubt at β = 1
     assert 0.4 * limit < complexity < limit
 
 

@@ -419,6 +419,20 @@ def test_a_network_with_dropout_and_batch_statistics(options, tmp_path):
     assert not np.allclose(fitted().predict_proba(X), model.predict_proba(X))
 
 
+def test_dropout_that_the_solver_does_not_use_is_said_once():
+    X, y = make_moons(30, noise=0.1, random_state=0)
+    module = seeded(torch.nn.Sequential(torch.nn.Linear(2, 4), torch.nn.Dropout(0.2)))
+    model = EmbeddingClassifier(Neural(module, Linear()), alpha=0.1, max_iter=2, tol=1.0, random_state=0)
+    with pytest.warns(UserWarning, match='solver="adam"') as caught:
+        model.fit(X, y)
+    assert sum("Dropout" in str(warning.message) for warning in caught) == 1
+    module[1].eval()  # a member in evaluation mode stays in it whatever the solver is
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(X, y)
+    assert not any("Dropout" in str(warning.message) for warning in caught)
+
+
 @pytest.mark.parametrize("shape", [(-1, 4, 4), (-1, 1, 4, 4)])
 def test_pictures_are_taken_as_they_are(shape):
     images = np.random.default_rng(0).normal(size=(20, 16)).reshape(shape)

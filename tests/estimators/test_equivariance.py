@@ -140,6 +140,15 @@ def test_units_of_x_do_not_matter_to_a_learned_alpha_beside_a_linear_kernel(unit
         assert_close(answers(other, Q * unit), answers(model, Q), 1e-6)
 
 
+@pytest.mark.parametrize("unit", [2.0**-266, 2.0**266, 2.0**332])
+def test_units_do_not_matter_to_conjugate_gradients_beside_a_linear_kernel(unit):
+    options = {"approximation": Landmarks(X[:10]), "solver": "cg"}
+    model = OperatorRidge("linear", alpha=1e-3, **options).fit(X, y)
+    options["approximation"] = Landmarks(X[:10] * unit)
+    other = OperatorRidge("linear", alpha=1e-3 * unit**2, **options).fit(X * unit, y * unit)
+    assert_close(other.predict(Q * unit) / unit, model.predict(Q), 1e-8)
+
+
 # Learners and approximations with numbers in the units of X (first) and of y (second), and what they are fitted to.
 SCALES = [1e-100, 1e-30, 1e-9, 1e9, 1e30, 1e100]
 LANDMARKS = slice(0, 10)

@@ -184,6 +184,57 @@ def test_the_objective_never_increases_and_the_order_of_samples_does_not_matter(
     assert np.allclose(other.transform(curve), model.transform(curve), atol=1e-2)
 
 
+def test_the_objective_of_three_layers_is_equation_4_written_out(curve):
+    X, lengthscales, alphas = curve[:20], (1.0, 0.7, 0.8), (3e-3, 2e-3, 1e-2)
+    layers = [Layer(Gaussian(lengthscales[0]), 2, alphas[0]), Layer(Gaussian(lengthscales[1]), 1, alphas[1])]
+    options = {"fit_intercept": False, "n_restarts": 1, "max_iter": 20, "random_state": 0}
+    model = KernelAutoencoder(layers, decoder_kernel=Gaussian(lengthscales[2]), alpha=alphas[2], **options).fit(X)
+    images, value = X, 0.0
+    for f, ell, alpha in zip(functions_of(model), lengthscales, alphas, strict=True):
+        anchors, phi = f.anchors.numpy(), f.coefficients.numpy()
+        pairs = [(rbf(a, b, ell), phi[i] @ phi[j]) for i, a in enumerate(anchors) for j, b in enumerate(anchors)]
+        value += alpha * sum(k * product for k, product in pairs)
+        images = np.array([sum(rbf(z, a, ell) * c for a, c in zip(anchors, phi, strict=True)) for z in images])
+    assert np.allclose(model.reconstruct(X), images)
+    distortion = sum(((x - y) ** 2).sum() for x, y in zip(X, images, strict=True)) / 20
+    assert model.objective_value_ == pytest.approx(distortion + value, rel=1e-8)
+
+
+def test_a_solution_is_a_fixed_point_of_algorithm_1(rng):
+    """Its objective and its errors are those of N_L by (54), and the inner step, at a fixed N_L, has no gradient."""
+    X = rng.standard_normal((15, 3))
+    gram, alpha, encoder_alpha = X @ X.T, 1e-2, 1e-2
+    options = {"encoder_alpha": encoder_alpha, "fit_intercept": False, "tol": 1e-14, "max_iter": 2000}
+    model = KernelAutoencoder(1, "precomputed", Gaussian(1.0), alpha=alpha, random_state=0, **options).fit(gram)
+    phi = np.linalg.lstsq(gram, model.transform(gram), rcond=1e-10)[0]
+
+    def decoder_gram(phi):
+        codes = gram @ phi
+        return np.array([[rbf(z, w, 1.0) for w in codes] for z in codes])
+
+    def decoder(phi):  # (13), as coefficients of the samples
+        return np.linalg.inv(decoder_gram(phi) + 15 * alpha * np.eye(15))
+
+    def objective(phi, fixed):  # of the codes, with the decoder's coefficients held
+        K, N = decoder_gram(phi), fixed @ gram @ fixed.T
+        distortion = np.trace(gram - 2 * K @ fixed @ gram + K @ N @ K) / 15
+        return distortion + alpha * np.trace(K @ N) + encoder_alpha * np.trace(phi.T @ gram @ phi)
+
+    fixed = decoder(phi)
+    assert objective(phi, fixed) == pytest.approx(model.objective_value_, rel=1e-6)
+    error = np.diag(gram - 2 * decoder_gram(phi) @ fixed @ gram) + np.diag(
+        decoder_gram(phi) @ fixed @ gram @ fixed.T @ decoder_gram(phi)
+    )
+    assert np.allclose(model.reconstruction_error(gram), error, atol=1e-8)
+    for seed in range(3):
+        step = 1e-4 * np.random.default_rng(seed).standard_normal(phi.shape)
+        slope = (objective(phi + step, fixed) - objective(phi - step, fixed)) / 2
+        away = phi + 0.5 * np.linalg.norm(phi) * step / np.linalg.norm(step)
+        far = (objective(away + step, decoder(away)) - objective(away - step, decoder(away))) / 2
+        assert abs(slope) < 1e-3 * abs(far)
+        assert objective(away, decoder(away)) > model.objective_value_
+
+
 def test_deeper_autoencoders_have_the_narrowest_layer_as_code(curve):
     model = KernelAutoencoder([4, 1, 3], **FIXED).fit(curve)
     assert model.code_layer_ == 1 and model.n_components_ == 1
@@ -204,9 +255,18 @@ def test_deeper_autoencoders_have_the_narrowest_layer_as_code(curve):
 
 
 def test_decoders_with_an_output_operator(curve):
-    A = np.diag([2.0, 1.0, 0.5])
-    model = KernelAutoencoder(1, decoder_kernel=Decomposable(Gaussian(0.5), Dense(A)), **FIXED).fit(curve)
-    assert model.explained_variance_ratio_ > 0.8
+    """The decoder of codes z is Σ_j k(·, z_j) A c_j with vec(c) = (k(Z) ⊗ A + nα)⁻¹ vec(X), solved as one system."""
+    X, A = curve[:20], np.array([[2.0, 0.3, 0.0], [0.3, 1.0, 0.1], [0.0, 0.1, 0.5]])
+    kernel = Decomposable(Gaussian(0.5), Dense(A))
+    model = KernelAutoencoder(1, Gaussian(1.0), kernel, fit_intercept=False, **FIXED).fit(X)
+    codes = model.transform(X)
+    K = np.array([[rbf(z, w, 0.5) for w in codes] for z in codes])
+    c = np.linalg.solve(np.kron(K, A) + 20 * 1e-3 * np.eye(60), X.ravel()).reshape(20, 3)
+    assert np.allclose(model.reconstruct(X), K @ c @ A, atol=1e-8)
+    norm = sum(K[i, j] * c[i] @ A @ c[j] for i in range(20) for j in range(20))
+    distortion = ((X - K @ c @ A) ** 2).sum() / 20
+    expected = distortion + 1e-3 * norm + 1e-3 * model.layer_norms_[0] ** 2
+    assert model.layer_norms_[1] == pytest.approx(sqrt(norm)) and model.objective_value_ == pytest.approx(expected)
     with pytest.raises(ValueError, match="output operator, which is for vectors"):
         model.set_params(target="kernel").fit(curve)
 
@@ -710,3 +770,5 @@ def test_norm_bounds_hold_for_nonlinear_functions_and_are_checked(curve):
     assert model.layers_[0].alpha * (9.0 - model.layer_norms_[0] ** 2) < 2e-3 * model.objective_value_ < model.alpha_
     with pytest.raises(ValueError, match="norm_bounds must be 2 positive numbers"):
         KernelAutoencoder(1, norm_bounds=[1.0]).fit(curve[:40])
+    with pytest.raises(ValueError, match="one encoder and one decoder; this autoencoder has 4 functions"):
+        KernelAutoencoder([3, 1, 3], norm_bounds=[3.0, 3.0, 3.0, 2.0]).fit(curve[:40])

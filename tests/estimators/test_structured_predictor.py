@@ -129,15 +129,35 @@ def test_every_form_on_explicit_features(data, rng, operator):
 
 
 def test_generalised_kernel_trick(data):
-    """⟨Tφ(y), φ(y')⟩ = [T l(y, ·)](y') for T the covariance, on both sides by numbers."""
-    _, Y, _, candidates = data
-    features = np.column_stack([Y, Y[:, :1] * Y[:, 1:]])
-    new = np.column_stack([candidates, candidates[:, :1] * candidates[:, 1:]])
-    T = features.T @ features / len(Y)
-    left = new @ T @ new.T
+    """⟨Tφ(y), φ(y')⟩ = [T l(y, ·)](y') for T the covariance: the joint kernel of a fit, and both sides by numbers."""
+    X, Y, new, candidates = data
+
+    def phi(Y):  # of (yᵀy' + 1)²
+        one = np.column_stack([Y, np.ones(len(Y))])
+        return np.array([np.outer(y, y).ravel() for y in one])
+
+    T = phi(Y).T @ phi(Y) / len(Y)
+    left = phi(candidates) @ T @ phi(candidates).T
     # T l(y, ·) = (1/n) Σ_i l(y, y_i) l(·, y_i), evaluated at y'
-    cross = new @ features.T
+    cross = (candidates @ Y.T + 1) ** 2
     np.testing.assert_allclose(left, cross @ cross.T / len(Y), atol=1e-12)
+    model = fixed("covariance").set_params(output_kernel=Polynomial(2, gamma=1.0, coef0=1.0)).fit(X, Y)
+    joint = model.joint_kernel(new[:5], candidates, new[:5], candidates)
+    np.testing.assert_allclose(joint, ns.gaussian(new[:5], new[:5], 1.3) * left, atol=1e-8)
+
+
+@pytest.mark.parametrize("operator", ["covariance", "conditional_covariance"])
+def test_scores_of_pairs_are_an_expansion_in_the_joint_kernel(data, operator):
+    """⟨f(x), φ(y)⟩ = Σ_ij α_ij J((x_i, y_j), (x, y)) with α from (13): the pre-image of a joint kernel is ours."""
+    X, Y, new, candidates = data
+    k, L, _ = grams(X, Y, new)
+    T = ns.operator_matrix(operator, k, L, EPSILON)
+    alpha = np.linalg.solve(np.kron(k, T) / 20 + 20 * ALPHA * np.eye(400), np.eye(20).ravel())
+    model = fixed(operator).fit(X, Y)
+    inputs, outputs = np.repeat(X, 20, axis=0), np.tile(Y, (20, 1))
+    pairs = np.repeat(new, 5, axis=0), np.tile(candidates, (6, 1))
+    inner = (alpha @ model.joint_kernel(inputs, outputs, *pairs)).reshape(6, 5)
+    np.testing.assert_allclose(model.score_candidates(new, candidates), 2 * inner - 1, atol=1e-8)
 
 
 @pytest.mark.parametrize("operator", ["identity", "kpca", "covariance", "conditional_covariance"])

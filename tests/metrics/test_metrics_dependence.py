@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from representer import ConditionalMeanEmbedding, OperatorRidge, mean_embedding
+from representer import ConditionalMeanEmbedding, OperatorRidge, herd, mean_embedding
 from representer.kernels import Gaussian, Linear
 from representer.metrics import conditional_independence_test, conditional_mmd, hsic, hsic_test, reciprocal_rank, top_k
 
@@ -106,6 +106,43 @@ def test_the_sum_rule_gives_the_marginal_under_another_distribution_of_x():
     assert float(weighted.distance(expected)) < 1e-7
 
 
+def test_the_product_rule_is_the_conditional_operator_on_the_prior():
+    """Σ_j π_j μ(Y | x_j) ⊗ k(x_j, ·) = C_YX (C_XX + λ)⁻¹ C_π in explicit features; its marginal is the sum rule."""
+    rng = np.random.default_rng(0)
+    X, prior, at = rng.normal(size=(30, 2)), rng.normal(size=(12, 2)), rng.normal(size=(5, 2))
+    Y, targets = rng.normal(size=(30, 3)), rng.normal(size=(4, 3))
+    shares = rng.dirichlet(np.ones(12))
+    model = ConditionalMeanEmbedding(Linear(), Linear(), 0.1, criterion=None, fit_intercept=False).fit(X, Y)
+    means = model.embedding(prior)
+    pair = (means(targets).numpy().T * shares) @ Linear()(prior, at).numpy()  # at (y, x)
+
+    operator = (Y.T @ X / 30) @ np.linalg.inv(X.T @ X / 30 + 0.1 * np.eye(2))  # C_YX (C_XX + λ)⁻¹
+    joint = operator @ (prior.T * shares) @ prior
+    np.testing.assert_allclose(pair, targets @ joint @ at.T, atol=1e-10)
+    np.testing.assert_allclose(
+        means.mixture(shares)(targets).numpy()[0], targets @ operator @ prior.T @ shares, atol=1e-10
+    )
+
+
+def test_a_filter_of_two_rules_follows_that_of_kalman():
+    """A linear system with normal noise, whose filter is known, followed by embeddings that have samples only."""
+    rng = np.random.default_rng(0)
+    states = rng.uniform(-3, 3, size=(200, 1))
+    following, seen = 0.8 * states + 0.4 * rng.normal(size=(200, 1)), states + 0.5 * rng.normal(size=(200, 1))
+    options = {"alpha": 1e-3, "criterion": None}
+    motion = ConditionalMeanEmbedding(Gaussian(0.7), Gaussian(0.5), **options).fit(states, following)
+    sight = ConditionalMeanEmbedding(Gaussian(0.7), Gaussian(0.5), **options).fit(states, seen)
+    belief, mean, variance, ours, known = rng.normal(size=(100, 1)), 0.0, 1.0, [], []
+    for y in (0.5, 1.0, 1.5, 1.0, 0.0, -1.0, -1.5, -1.0):
+        samples = sight.posterior(belief).sample([[y]], 40)[0]
+        belief = herd(motion.embedding(samples).mixture(), 40)
+        mean, variance = mean + variance / (variance + 0.25) * (y - mean), 0.25 * variance / (variance + 0.25)
+        ours.append(samples.mean())
+        known.append(mean)
+        mean, variance = 0.8 * mean, 0.64 * variance + 0.16
+    np.testing.assert_allclose(ours, known, atol=0.25)
+
+
 def test_bayes_rule_has_the_posterior_means_of_normal_variables():
     X, y = _gaussian_pairs()
     prior = 0.7 + 0.5 * np.random.default_rng(6).normal(size=(400, 1))
@@ -144,13 +181,14 @@ def test_regressions_on_embeddings_see_through_a_confounder():
     confounded = np.abs(OperatorRidge("rbf").fit(x, y).predict(at) - np.sin(at[:, 0])).mean()
     assert error < 0.12 < 0.2 < confounded
 
+    rng = np.random.default_rng(0)  # as on the page on embeddings
     u = rng.uniform(-1, 1, size=600)
-    a, proxy, w = u + 0.5 * rng.normal(size=600), u + 0.2 * rng.normal(size=600), u + 0.2 * rng.normal(size=600)
-    y, given, kernel = np.cos(a) + 2 * u + 0.1 * rng.normal(size=600), np.c_[a, proxy], Gaussian(0.7)
+    a, z, w = (u + noise * rng.normal(size=600) for noise in (0.5, 0.2, 0.2))
+    y = np.cos(a) + 2 * u + 0.1 * rng.normal(size=600)
+    a, given, kernel = a[:, None], np.c_[a, z], Gaussian(0.7)
     means = ConditionalMeanEmbedding("rbf", Gaussian(0.5)).fit(given[:300], w[:300]).embedding(given[300:])
-    gram = (means.inner() * kernel(a[300:, None])).numpy()
-    bridge = OperatorRidge("precomputed").fit(gram, y[300:])
+    bridge = OperatorRidge("precomputed").fit((means.inner() * kernel(a[300:])).numpy(), y[300:])
     at, everyone = np.linspace(-1, 1, 7)[:, None], mean_embedding(w[:, None], Gaussian(0.5))
-    effect = bridge.predict((kernel(at, a[300:, None]) * means.inner(everyone).mT).numpy())
-    confounded = np.abs(OperatorRidge("rbf").fit(a[:, None], y).predict(at) - np.cos(at[:, 0])).mean()
+    effect = bridge.predict((kernel(at, a[300:]) * means.inner(everyone).mT).numpy())
+    confounded = np.abs(OperatorRidge().fit(a, y).predict(at) - np.cos(at[:, 0])).mean()
     assert np.abs(effect - np.cos(at[:, 0])).mean() < 0.2 < 0.5 < confounded

@@ -27,14 +27,34 @@ def test_networks_are_those_of_the_paper() -> None:
     assert [tuple(w.shape) for w in module.parameters() if w.ndim == 2] == [(16, 5), (32, 16), (8, 32)]
     again = table1.network(5, (16, 32, 8), seed=3)
     assert all(bool((a == b).all()) for a, b in zip(module.parameters(), again.parameters(), strict=True))
-    assert mnist.convolutions(0)(torch.zeros(2, 1, 28, 28)).shape == (2, 32)
-    assert mnist.convolutions(0, 0.5, 256)(torch.zeros(2, 1, 28, 28)).shape == (2, 256)
+    for features, (first, second) in ((32, (8, 16)), (256, (8, 16)), (1024, (32, 64))):
+        module = mnist.convolutions(0, 0.5, features)
+        shapes = [tuple(w.shape) for w in module.parameters() if w.ndim > 1]
+        assert shapes == [(first, 1, 5, 5), (second, first, 5, 5), (features, second * 49)]
+        assert [m.p for m in module if isinstance(m, torch.nn.Dropout)] == [0.5]
+        assert module(torch.zeros(2, 1, 28, 28)).shape == (2, features)
 
 
 @pytest.mark.parametrize(("error", "verdict"), [(2.0, "reached"), (3.5, "reached"), (30.0, "not reached")])
 def test_the_published_error(error: float, verdict: str) -> None:
     values = {table1.ERROR: list(error + np.linspace(-1, 1, 10))}
     assert table1.published("wine").judge(Measurements({("wine", table1.GMCE): values}))[0] == verdict
+
+
+@pytest.mark.parametrize("method", ["our default", "SVC, gamma='scale'", "GPC"])
+def test_scores_by_training_size_are_those_of_loops(method: str, rng: np.random.Generator) -> None:
+    A, B = rng.normal(size=(30, 2)), rng.normal(size=(15, 2))
+    a, b = (np.where(X[:, 0] > 0, 7, 3) for X in (A, B))
+    model = mnist.models(30)[method]
+    scores = mnist.size_scores(model, A, B, a, b)
+    wrong = sum(x != y for x, y in zip(model.predict(B), b, strict=True))
+    assert scores[table1.ERROR] == pytest.approx(100.0 * wrong / 15)
+    assert "GPC" in mnist.models(100) and "GPC" not in mnist.models(250)
+    assert (table1.LOG_LOSS in scores) == hasattr(model, "predict_proba")
+    if table1.LOG_LOSS in scores:
+        p = model.predict_proba(B)
+        losses = [-np.log(row[list(model.classes_).index(label)]) for row, label in zip(p, b, strict=True)]
+        assert scores[table1.LOG_LOSS] == pytest.approx(np.mean(losses))
 
 
 def test_probabilities_of_the_simulation_are_probabilities() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,8 @@ from papers import EXPERIMENTS, reproduce, select
 from papers.claims import lower_in_most
 from papers.laforgue import labelled, molecules, pictures
 from papers.results import Measurements
+from representer import KernelAutoencoder
+from representer.kernels import Graph, WeisfeilerLehman
 
 
 def silent() -> Console:
@@ -102,12 +105,31 @@ def test_codes_that_know_labels_serve_them(rng: np.random.Generator) -> None:
     assert max(others) < 0.5 * blind
 
 
-def test_codes_of_graphs_have_their_size(rng: np.random.Generator) -> None:
-    X = rng.normal(size=(40, 12))
-    train, cross, seen, _ = molecules.split_of(X @ X.T, (X[:, 0] > 0).astype(int), 0)
-    for method in (molecules.kpca(10), molecules.k2ae(10), labelled.GRAPH_SUPERVISED):
-        codes, new = labelled.graph_codes(method, train, cross, seen)
-        assert codes.shape == (32, 10) and new.shape == (8, 10)
+def nodes_with_neighbours(ring: list[int]) -> list[tuple[int, tuple[int, ...]]]:
+    """The label of each node of a ring together with those of the node before it and the one after it, in order."""
+    return [(label, tuple(sorted((ring[i - 1], ring[(i + 1) % len(ring)])))) for i, label in enumerate(ring)]
+
+
+def test_codes_of_graphs_are_those_of_their_histograms(rng: np.random.Generator) -> None:
+    """Rings with labels: codes by the kernel of graphs, and by the counts of labels with those of their neighbours."""
+    rings = [rng.integers(0, 3, size=6).tolist() for _ in range(40)]
+    histograms = [Counter(ring) + Counter(nodes_with_neighbours(ring)) for ring in rings]
+    names = sorted({name for histogram in histograms for name in histogram}, key=str)
+    H = np.array([[histogram[name] for name in names] for histogram in histograms], dtype=float)
+    edges = [(i, (i + 1) % 6) for i in range(6)]
+    gram = WeisfeilerLehman(1)([Graph(edges, node_labels=ring) for ring in rings]).numpy()
+    np.testing.assert_allclose(gram, H @ H.T)
+    train, cross, seen, _ = molecules.split_of(gram, np.arange(40) % 2, 0)
+    order = np.random.default_rng(0).permutation(40)
+    encoder, decoder = labelled.PENALTIES
+    vectors = KernelAutoencoder(10, "linear", alpha=decoder, encoder_alpha=encoder, n_restarts=1, random_state=0)
+    vectors.fit(H[order[:32]])
+    codes, new = labelled.graph_codes(molecules.k2ae(10), train, cross, seen)
+    for ours, X in ((codes, H[order[:32]]), (new, H[order[32:]])):
+        expected = vectors.transform(X)
+        np.testing.assert_allclose(ours @ ours.T, expected @ expected.T, atol=1e-3 * np.abs(expected).max() ** 2)
+    supervised = labelled.graph_codes(labelled.GRAPH_SUPERVISED, train, cross, seen)
+    assert [part.shape for part in supervised] == [(32, 10), (8, 10)]
 
 
 def test_nmse_is_one_for_the_mean() -> None:

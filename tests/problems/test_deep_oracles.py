@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -10,8 +11,10 @@ import numpy as np
 import pytest
 import torch
 from naive_deep import Array, MatrixKernel, Pairwise
+from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
+from representer import DeepKernelRegressor
 from representer.functions import Chain, Layer
 from representer.kernels import Gaussian, Kernel, Linear, Polynomial, Pullback, TensorMatern
 from representer.objectives import Interpolation, Ridge
@@ -28,17 +31,11 @@ LAMBDA, MU, GAMMA = 0.3, 0.07, 0.2
 # Through coefficients, a Gram matrix of condition 1e5 is inverted once and applied once.
 CLOSE = {"rtol": 1e-8}
 
-OUTER: dict[str, Pairwise] = {
-    "Matérn": nd.tensor_matern(1, D),
-    "Gaussian": nd.gaussian(0.7),
-    "polynomial": nd.polynomial(1),
-}
-MIXTURE = nd.separate(nd.gaussian(0.5), nd.polynomial(2))
 INNER: dict[str, MatrixKernel] = {
     "identity": nd.times(nd.polynomial(1), np.eye(D)),
     "diagonal": nd.times(nd.gaussian(0.5), np.diag([1.0, 0.3])),
     "dense": nd.times(nd.tensor_matern(2, 2), FULL),
-    "mixture": MIXTURE,
+    "mixture": nd.separate(nd.gaussian(0.5), nd.polynomial(2)),
 }
 
 
@@ -47,115 +44,11 @@ def coefficients(*shapes: tuple[int, int], seed: int = 0, scale: float = 0.4) ->
     return [scale * rng.standard_normal(shape) for shape in shapes]
 
 
-def block_gram(K: MatrixKernel, points: Array, others: Array | None = None) -> Array:
-    return np.block([[K(x, z) for z in (points if others is None else others)] for x in points])
+def block_gram(K: MatrixKernel, points: Array) -> Array:
+    return np.block([[K(x, z) for z in points] for x in points])
 
 
 # -- the oracles against each other -----------------------------------------------------------------------------------
-@pytest.mark.parametrize("inner", INNER.values(), ids=INNER)
-@pytest.mark.parametrize("outer", OUTER.values(), ids=OUTER)
-def test_the_regression_objective_is_the_least_value_over_outer_functions(outer: Pairwise, inner: MatrixKernel) -> None:
-    """(Reg) = (19) = λ yᵀ(M + λI)⁻¹y + μ𝒩(c) = the least value of (7) over the outer coefficients."""
-    (c,) = coefficients((N, D))
-    reg = nd.reg_objective(outer, inner, X, Y, c, LAMBDA, MU)
-    M = nd.gram(outer, nd.evaluate([inner], [c], X, X)[0])
-    norm = nd.squared_norm(inner, X, c)
-    solution = np.linalg.solve(M + LAMBDA * np.eye(N), Y)
-    np.testing.assert_allclose(nd.equation_19(M, Y, LAMBDA, MU, norm), reg, rtol=1e-10)
-    np.testing.assert_allclose(LAMBDA * Y @ solution + MU * norm, reg, rtol=1e-10)
-
-    def composed(a: Array) -> float:
-        return nd.general(
-            [inner, nd.times(outer, [[1.0]])],
-            [c, a[:, None]],
-            X,
-            loss=lambda values: float(np.sum((Y - values[:, 0]) ** 2)),
-            penalties=[lambda t: MU * t, lambda t: LAMBDA * t],
-        )
-
-    np.testing.assert_allclose(composed(solution), reg, rtol=1e-9)
-    for seed in range(3):
-        assert composed(solution + 0.01 * np.random.default_rng(seed).standard_normal(N)) > reg
-
-
-@pytest.mark.parametrize("inner", INNER.values(), ids=INNER)
-def test_interpolation_is_the_limit_of_regression(inner: MatrixKernel) -> None:
-    """(Reg)/λ with μ = λ → 0 is (Int), whose outer function is the interpolant of least norm; (15) adds the coth."""
-    outer = OUTER["Matérn"]
-    (c,) = coefficients((N, D))
-    exact = nd.int_objective(outer, inner, X, Y, c)
-    gaps = [nd.reg_objective(outer, inner, X, Y, c, s, s) / s / exact - 1 for s in (1e-4, 1e-5, 1e-6)]
-    assert -1e-2 < gaps[0] < gaps[1] < gaps[2] < 0
-    np.testing.assert_allclose(gaps[1] / gaps[2], 10.0, rtol=0.05)  # the first order in λ
-
-    Z = nd.evaluate([inner], [c], X, X)[0]
-    a = np.linalg.solve(nd.gram(outer, Z), Y)
-    scalar = nd.times(outer, [[1.0]])
-    np.testing.assert_allclose(nd.evaluate([scalar], [a[:, None]], Z, Z)[0][:, 0], Y, rtol=1e-8)
-    norms = nd.squared_norms([inner, scalar], [c, a[:, None]], X)
-    np.testing.assert_allclose(sum(norms), exact, rtol=1e-9)
-
-    penalised = nd.separated_int_objective(outer, inner, X, Y, c, GAMMA)
-    squares = [np.sum((Z[i] - Z[j]) ** 2) for j in range(N) for i in range(j)]
-    np.testing.assert_allclose(penalised - exact, GAMMA * np.sum(1 / np.tanh(squares)), rtol=1e-9)
-
-
-@pytest.mark.parametrize("first", INNER.values(), ids=INNER)
-def test_projecting_every_layer_on_its_span_changes_no_value_and_lowers_every_norm(
-    first: MatrixKernel,
-) -> None:
-    """Theorem 1 for L = 3: functions with anchors anywhere, projected on Ṽ_l."""
-    kernels = [first, nd.times(nd.gaussian(0.8), np.eye(D)), nd.times(nd.tensor_matern(1, D), [[1.0]])]
-    rng = np.random.default_rng(1)
-    Z = X
-    for K, size in zip(kernels, (D, D, 1), strict=True):
-        anywhere, c = rng.standard_normal((5, 2)), rng.standard_normal((5, size))
-        values = np.array([nd.value(K, anywhere, c, z) for z in Z])
-        # The projection interpolates the values with least norm; a singular Gram matrix spans fewer directions.
-        projected = np.linalg.lstsq(block_gram(K, Z), values.reshape(-1), rcond=1e-12)[0].reshape(-1, size)
-        np.testing.assert_allclose(nd.evaluate([K], [projected], Z, Z)[0], values, atol=1e-7)
-        assert nd.squared_norm(K, Z, projected) <= nd.squared_norm(K, anywhere, c) * (1 + 1e-9)
-        Z = values
-
-
-def test_the_composition_is_an_expansion_in_the_deep_kernel() -> None:
-    """h = Σ_j α_j 𝒦(x_j, ·) with (10), which for L = 2 is (11)."""
-    kernels = [INNER["mixture"], INNER["dense"]]
-    cs = coefficients((N, D), (N, D))
-    outer = OUTER["Gaussian"]
-    alpha = np.random.default_rng(5).standard_normal((N, 1))
-    composed = nd.evaluate([*kernels, nd.times(outer, [[1.0]])], [*cs, alpha], X, NEW)[-1]
-    k = nd.deep_kernel(outer, kernels, cs, X)
-    np.testing.assert_allclose(nd.gram(k, NEW, X) @ alpha, composed, rtol=1e-10)
-
-    def equation_11(x: Array, y: Array) -> float:
-        of_x, of_y = np.zeros(D), np.zeros(D)
-        for i in range(N):
-            for ell in range(D):
-                of_x += cs[0][i, ell] * MIXTURE(X[i], x)[:, ell]
-                of_y += cs[0][i, ell] * MIXTURE(X[i], y)[:, ell]
-        return outer(of_x, of_y)
-
-    two = nd.deep_kernel(outer, [MIXTURE], cs[:1], X)
-    np.testing.assert_allclose(nd.gram(two, NEW, X), nd.gram(equation_11, NEW, X), rtol=1e-12)
-    np.testing.assert_allclose(
-        nd.Q_matrix(outer, MIXTURE, X, cs[0]), nd.gram(two, X), rtol=1e-12
-    )  # (17) is its Gram matrix
-
-
-def test_multilayer_multiple_kernel_learning() -> None:
-    """Section 3.3.2: a(|Σ_i ν_i (K₂(x_i, x) − K₂(x_i, y))|) is the deep kernel for D = 1 and c = ν."""
-    k2 = nd.polynomial(2)
-    (nu,) = coefficients((N, 1))
-
-    def mlmkl(x: Array, y: Array) -> float:
-        inner = sum(float(v) * (k2(x_i, x) - k2(x_i, y)) for v, x_i in zip(nu[:, 0], X, strict=True))
-        return float(np.exp(-abs(inner)))
-
-    deep = nd.deep_kernel(nd.tensor_matern(1, 1), [nd.times(k2, [[1.0]])], [nu], X)
-    np.testing.assert_allclose(nd.gram(mlmkl, NEW, X), nd.gram(deep, NEW, X), rtol=1e-12)
-
-
 def dot(u: Array, v: Array) -> float:
     return float(u @ v)
 
@@ -224,38 +117,6 @@ def test_the_width_of_the_outer_kernel_is_the_inner_penalty(sigma: float) -> Non
         )
 
 
-def test_the_norm_belongs_to_the_kernel_with_the_data_on_the_right() -> None:
-    """For K(x, y) = Φ(x)Φ(y)ᵀ the function of w = Σ_j Φ(x_j)ᵀc_j is x ↦ Φ(x)w, of squared norm ‖w‖²."""
-    maps = np.random.default_rng(2).standard_normal((3, D, 2))
-
-    def features(x: Array) -> Array:
-        return np.stack([m @ x for m in maps], axis=1) + 1.0  # D × 3
-
-    def K(x: Array, y: Array) -> Array:
-        return features(x) @ features(y).T
-
-    (c,) = coefficients((N, D))
-    w = sum(features(x).T @ c_j for x, c_j in zip(X, c, strict=True))
-    assert not np.allclose(K(X[0], X[1]), K(X[0], X[1]).T)
-    np.testing.assert_allclose(nd.squared_norm(K, X, c), w @ w, rtol=1e-10)
-    np.testing.assert_allclose(nd.value(K, X, c, NEW[0]), features(NEW[0]) @ w, rtol=1e-10)
-    as_printed = sum(K(x, NEW[0]) @ c_j for x, c_j in zip(X, c, strict=True))
-    assert not np.allclose(as_printed, features(NEW[0]) @ w, rtol=0.1)
-
-
-def test_the_value_of_the_regression_objective_cannot_choose_the_penalties() -> None:
-    """It grows with λ and with μ at every c, so its minimum does: section 4.2.2 must mean the validation error."""
-    (c,) = coefficients((N, D))
-    values = np.array(
-        [
-            [nd.reg_objective(OUTER["Gaussian"], INNER["identity"], X, Y, c, 2.0**a, 2.0**b) for b in (-9, -5, -1)]
-            for a in (-9, -5, -1)
-        ]
-    )
-    assert bool((np.diff(values, axis=0) > 0).all())
-    assert bool((np.diff(values, axis=1) > 0).all())
-
-
 # -- chains and objectives of the library ------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Case:
@@ -319,6 +180,7 @@ CASES = {
     "three layers: affine, coupled outputs": case(MATERN, AFFINE, COUPLED),
 }
 CHAINS = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+FIRST_LAYERS = {"affine": AFFINE, "quadratic": QUADRATIC, "dense operator": SMOOTH, "mixture": MIXED}
 
 
 def random_coordinates(chain: Chain, seed: int = 0) -> Tensor:
@@ -341,6 +203,13 @@ def paper_coefficients(chain: Chain, flat: Tensor) -> list[Array]:
         found.append(spread)
         points = image.detach().numpy()
     return found
+
+
+def coordinates_of(chain: Chain, values: Array) -> Tensor:
+    """The coordinates of the function of least norm in the span of a chain of one layer with these values."""
+    units = torch.eye(chain.size, dtype=torch.float64)
+    basis = torch.stack([chain.images(chain.split(unit))[0].reshape(-1) for unit in units], 1)
+    return torch.from_numpy(np.linalg.lstsq(basis.numpy(), values.reshape(-1), rcond=1e-9)[0])
 
 
 def library_value(
@@ -476,12 +345,9 @@ def test_every_coefficient_vector_has_coordinates() -> None:
     chain = case.chain
     (K,) = case.kernels
     (c,) = coefficients((N, D))
-    values = torch.tensor(nd.evaluate([K], [c], X, X)[0])
-    basis = torch.stack(
-        [chain.images(chain.split(e))[0].reshape(-1) for e in torch.eye(chain.size, dtype=torch.float64)], 1
-    )
-    flat = torch.linalg.lstsq(basis, values.reshape(-1, 1)).solution[:, 0]
-    torch.testing.assert_close(chain.images(chain.split(flat))[0], values)
+    values = nd.evaluate([K], [c], X, X)[0]
+    flat = coordinates_of(chain, values)
+    np.testing.assert_allclose(chain.images(chain.split(flat))[0], values, rtol=1e-7)
     np.testing.assert_allclose(flat @ flat, nd.squared_norm(K, X, c), rtol=1e-9)
     ours = N * library_value(case, Ridge(Y, alpha=LAMBDA / N), [MU / N])(flat)
     np.testing.assert_allclose(ours, nd.reg_objective(case.k, K, X, Y, c, LAMBDA, MU), **CLOSE)
@@ -507,6 +373,183 @@ def test_a_linear_outer_kernel() -> None:
     np.testing.assert_allclose(ours, nd.reg_objective(dot, AFFINE[1], X, Y, c, LAMBDA, MU), **CLOSE)
 
 
+@CHAINS
+def test_the_regression_objective_is_the_least_value_over_outer_functions(case: Case) -> None:
+    """n times the library's value is the least value of (7) over the outer coefficients, at (M + λI)⁻¹y."""
+    chain = case.chain
+    flat = random_coordinates(chain)
+    ours = float(N * library_value(case, Ridge(Y, alpha=LAMBDA / N), [mu / N for mu in case.mus])(flat))
+    cs = paper_coefficients(chain, flat)
+    M, _ = literal(case, chain, flat)
+    solution = np.linalg.solve(M + LAMBDA * np.eye(N), Y)
+
+    def composed(a: Array) -> float:
+        return nd.general(
+            [*case.kernels, nd.times(case.k, [[1.0]])],
+            [*cs, a[:, None]],
+            X,
+            loss=lambda values: float(np.sum((Y - values[:, 0]) ** 2)),
+            penalties=[*(lambda t, mu=mu: mu * t for mu in case.mus), lambda t: LAMBDA * t],
+        )
+
+    np.testing.assert_allclose(ours, composed(solution), **CLOSE)
+    for seed in range(3):
+        assert composed(solution + 0.01 * np.random.default_rng(seed).standard_normal(N)) > ours
+
+
+@pytest.mark.parametrize("name", ["affine, Matérn", "mixture, Matérn", "coupled outputs, Matérn"])
+def test_interpolation_is_the_limit_of_regression(name: str) -> None:
+    """(Reg)/λ with μ = λ → 0 is (Int), whose outer function is the interpolant of least norm."""
+    case = CASES[name]
+    chain = case.chain
+    flat = random_coordinates(chain)
+    exact = float(library_value(case, Interpolation(Y), [1.0])(flat))
+    gaps = [
+        float(N * library_value(case, Ridge(Y, alpha=s / N), [s / N])(flat)) / s / exact - 1 for s in (1e-4, 1e-5, 1e-6)
+    ]
+    assert -1e-2 < gaps[0] < gaps[1] < gaps[2] < 0
+    np.testing.assert_allclose(gaps[1] / gaps[2], 10.0, rtol=0.05)  # the first order in λ
+
+    (c,), (K,) = paper_coefficients(chain, flat), case.kernels
+    Z = nd.evaluate([K], [c], X, X)[0]
+    a = np.linalg.solve(nd.gram(case.k, Z), Y)
+    scalar = nd.times(case.k, [[1.0]])
+    np.testing.assert_allclose(nd.evaluate([scalar], [a[:, None]], Z, Z)[0][:, 0], Y, rtol=1e-8)
+    np.testing.assert_allclose(sum(nd.squared_norms([K, scalar], [c, a[:, None]], X)), exact, **CLOSE)
+
+
+@pytest.mark.parametrize("first", FIRST_LAYERS.values(), ids=FIRST_LAYERS)
+def test_projecting_every_layer_on_its_span_changes_no_value_and_lowers_every_norm(
+    first: tuple[Layer, MatrixKernel],
+) -> None:
+    """Theorem 1 and (8) for L = 3: functions with anchors anywhere, projected on Ṽ_l, are functions of a chain."""
+    rng = np.random.default_rng(1)
+    Z = X
+    for part, K in (first, ROUGH, (layer(Gaussian(0.8), 1), nd.times(nd.gaussian(0.8), [[1.0]]))):
+        anywhere, c = rng.standard_normal((5, 2)), rng.standard_normal((5, part.size))
+        values = np.array([nd.value(K, anywhere, c, z) for z in Z])
+        # The projection interpolates the values with least norm; a singular Gram matrix spans fewer directions.
+        projected = np.linalg.lstsq(block_gram(K, Z), values.reshape(-1), rcond=1e-12)[0].reshape(-1, part.size)
+        norm = nd.squared_norm(K, Z, projected)
+        assert norm <= nd.squared_norm(K, anywhere, c) * (1 + 1e-9)
+        chain = Chain([part], Z)
+        flat = coordinates_of(chain, values)
+        np.testing.assert_allclose(chain.images(chain.split(flat))[0], values, atol=1e-6)
+        np.testing.assert_allclose(chain.squared_norms(chain.split(flat))[0], norm, rtol=1e-4)
+        Z = values
+
+
+def test_the_composition_is_an_expansion_in_the_deep_kernel() -> None:
+    """h = Σ_j α_j 𝒦(x_j, ·) with the 𝒦 of a fitted regressor, which for two layers is (11)."""
+    options = {"alpha": 1e-2, "fit_intercept": False, "n_restarts": 1, "max_iter": 5, "random_state": 0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = DeepKernelRegressor([Layer(MIXED[0].kernel, D, 1e-2)], Gaussian(0.3), **options).fit(X, Y)
+    inner, outer = nd.functions_of(model)
+    anchors, c = inner.anchors.numpy(), inner.coefficients.numpy()
+
+    def equation_11(x: Array, y: Array) -> float:
+        of_x, of_y = np.zeros(D), np.zeros(D)
+        for z, c_i in zip(anchors, c, strict=True):
+            for ell in range(D):
+                of_x += c_i[ell] * MIXED[1](z, x)[:, ell]
+                of_y += c_i[ell] * MIXED[1](z, y)[:, ell]
+        return nd.gaussian(0.3)(of_x, of_y)
+
+    np.testing.assert_allclose(model.deep_kernel_(NEW, X), nd.gram(equation_11, NEW, X), rtol=1e-9)
+    alpha = np.linalg.solve(nd.gram(equation_11, X) + N * 1e-2 * np.eye(N), Y)
+    np.testing.assert_allclose(outer.coefficients[:, 0], alpha, rtol=1e-6)
+    np.testing.assert_allclose(model.predict(NEW), nd.gram(equation_11, NEW, X) @ alpha, rtol=1e-7)
+
+
+def test_multilayer_multiple_kernel_learning() -> None:
+    """Section 3.3.2: a(|Σ_i ν_i (K₂(x_i, x) − K₂(x_i, y))|) is the deep kernel for D = 1 and c = ν."""
+    chain, k2 = Chain([layer(Polynomial(2), 1)], X), nd.polynomial(2)
+    flat = random_coordinates(chain)
+    (nu,) = paper_coefficients(chain, flat)
+
+    def mlmkl(x: Array, y: Array) -> float:
+        inner = sum(float(v) * (k2(x_i, x) - k2(x_i, y)) for v, x_i in zip(nu[:, 0], X, strict=True))
+        return float(np.exp(-abs(inner)))
+
+    kernel = Pullback(TensorMatern(1, 1.0), lambda points: chain.evaluate(chain.split(flat), points)[-1])
+    np.testing.assert_allclose(kernel(NEW, X), nd.gram(mlmkl, NEW, X), rtol=1e-8)
+
+
+def test_the_norm_belongs_to_the_kernel_with_the_data_on_the_right() -> None:
+    """For K(x, y) = Φ(x)Φ(y)ᵀ the function of w = Σ_j Φ(x_j)ᵀc_j is x ↦ Φ(x)w, of squared norm ‖w‖²."""
+
+    def features(x: Array) -> Array:
+        return np.stack([m @ x for m in MAPS])  # D × 2
+
+    def K(x: Array, y: Array) -> Array:
+        return features(x) @ features(y).T
+
+    chain = Chain([layer(Transformable(Linear(), list(MAPS)), D)], X)
+    theta = chain.split(random_coordinates(chain))
+    (c,) = paper_coefficients(chain, random_coordinates(chain))
+    w = sum(features(x).T @ c_j for x, c_j in zip(X, c, strict=True))
+    assert not np.allclose(K(X[0], X[1]), K(X[0], X[1]).T)
+    np.testing.assert_allclose(nd.squared_norm(K, X, c), w @ w, rtol=1e-8)
+    np.testing.assert_allclose(chain.squared_norms(theta)[0], w @ w, rtol=1e-8)
+    np.testing.assert_allclose(chain.evaluate(theta, NEW)[0], [features(x) @ w for x in NEW], rtol=1e-8)
+    as_printed = sum(K(x, NEW[0]) @ c_j for x, c_j in zip(X, c, strict=True))
+    assert not np.allclose(as_printed, features(NEW[0]) @ w, rtol=0.1)
+
+
+@CHAINS
+def test_the_value_of_the_regression_objective_cannot_choose_the_penalties(case: Case) -> None:
+    """It grows with λ and with μ at every point, so its minimum does: section 4.2.2 must mean the validation error."""
+    flat, grid = random_coordinates(case.chain), 2.0 ** np.array([-9, -5, -1])
+    values = np.array(
+        [[float(library_value(case, Ridge(Y, alpha=a), [b] * len(case.layers))(flat)) for b in grid] for a in grid]
+    )
+    assert bool((np.diff(values, axis=0) > 0).all())
+    assert bool((np.diff(values, axis=1) > 0).all())
+
+
+@CHAINS
+def test_a_loss_of_intermediate_values_and_a_penalty_of_all_norms_together(case: Case) -> None:
+    """What 3.1 allows beyond (7), as an objective of one's own on a chain: its value by loops, and its gradient."""
+    chain = case.chain
+
+    def objective(flat: Tensor) -> Tensor:
+        theta = chain.split(flat)
+        images = chain.images(theta)
+        spread = sum((image**2).mean() for image in images)
+        return Ridge(Y, alpha=LAMBDA)(case.outer(images[-1])) + spread + chain.squared_norms(theta).prod().sqrt()
+
+    flat = random_coordinates(chain)
+    M, norms = literal(case, chain, flat)
+    images = nd.evaluate(case.kernels, paper_coefficients(chain, flat), X, X)
+    expected = LAMBDA * Y @ np.linalg.solve(M + N * LAMBDA * np.eye(N), Y)
+    expected += sum(np.mean(image**2) for image in images) + np.sqrt(np.prod(norms))
+    np.testing.assert_allclose(objective(flat), expected, rtol=1e-7)
+    check_gradient(objective, flat, "the coordinates")
+
+
+def test_one_point_and_linear_kernels_have_an_objective_that_is_not_convex() -> None:
+    """Figure 4 and A.4 of Laforgue et al.: P(φ, ψ) of one point at 1, its decoder eliminated.
+
+    The decoder y ↦ φψy has the squared norm φ²ψ², which the paper prints as ψ².
+    """
+    alpha, encoder_alpha = 0.2, 0.1
+    chain, psi = Chain([layer(Linear(), 1)], np.ones((1, 1))), np.linspace(-3, 9, 120_001)
+
+    def value(phi: float) -> float:
+        flat = torch.tensor([phi], dtype=torch.float64)
+        (Z,) = chain.images(chain.split(flat))
+        assert abs(float(Z)) == pytest.approx(abs(phi))
+        norm = chain.squared_norms(chain.split(flat))[0]
+        return float(Ridge(np.ones(1), alpha=alpha)(Linear()(Z)) + encoder_alpha * norm)
+
+    for phi in (-1.2, -0.5, 0.0, 0.5, 0.9, 2.0):
+        P = (1 - phi**2 * psi) ** 2 + encoder_alpha * phi**2 + alpha * phi**2 * psi**2
+        assert value(phi) == pytest.approx(P.min(), abs=1e-7)
+    assert value(0.0) == pytest.approx(1.0)
+    assert value(-1.0) == pytest.approx(value(1.0)) and value(1.0) < alpha + encoder_alpha < value(0.0)
+
+
 # -- the learned kernel in scikit-learn -------------------------------------------------------------------------------
 def test_the_deep_kernel_serves_scikit_learn() -> None:
     from sklearn.base import clone
@@ -515,7 +558,6 @@ def test_the_deep_kernel_serves_scikit_learn() -> None:
     from sklearn.gaussian_process.kernels import ConstantKernel
     from sklearn.svm import SVC
 
-    from representer import DeepKernelRegressor
     from representer.estimators import GaussianProcessKernel
 
     rng = np.random.default_rng(0)

@@ -563,7 +563,7 @@ def test_lengthscales_of_features_are_searched_from_one_for_all(data, monkeypatc
         assert values.shape == (3,) and known.numel() == 1
         np.testing.assert_allclose(values, known.expand(3))
         start = search.start("loo")
-        value = search.value_and_gradient(start[None], "loo")[0] - search._penalty(start)  # the criterion itself
+        value = search.value_and_gradient(start[None], "loo")[0] - search._penalty(start, *search.unpack(start))
         seen.append((float(value), choice.value))
         return search
 

@@ -83,8 +83,8 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
     encoder_alpha : float or "auto", default="auto"
         That of every inner layer that is not a ``Layer`` with a number of its own.
     norm_bounds : list of float or None, default=None
-        Instead of penalties, bounds of the norms of all functions from the input on, the decoder last: the problem (7)
-        to which the paper's generalisation bound applies. ``alpha_`` and the penalties of ``layers_`` are its
+        Instead of penalties, bounds of the norms of encoder and decoder, with ``n_components`` a number: the problem
+        (7) to which the paper's generalisation bound applies. ``alpha_`` and the penalties of ``layers_`` are its
         multipliers; where a norm stays below its bound, there is next to none. ``alpha`` and ``encoder_alpha`` do not
         count.
     fit_intercept : bool, default=True

@@ -34,6 +34,7 @@ from representer.kernels.graphs import (
 )
 from representer.kernels.learned import Mapped, Neural, Pullback, seen_inside
 from representer.kernels.learned import Training as Training
+from representer.kernels.learned import differs_in_training as differs_in_training
 from representer.kernels.learned import has_statistics as has_statistics
 from representer.kernels.learned import in_training as in_training
 from representer.kernels.learned import on_device as on_device

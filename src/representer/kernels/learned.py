@@ -375,6 +375,14 @@ def has_statistics(kernel: Value) -> bool:
     return any(True for network in networks for _ in network.module.buffers())
 
 
+def differs_in_training(kernel: Value) -> bool:
+    """Does the kernel learn networks with dropout or batch statistics that their owner has left in training mode?"""
+    networks = [value for value in all_values(kernel) if isinstance(value, Neural) and value._is_learned]
+    members = [member for network in networks for member in network.module.modules() if member.training]
+    dropped = [member.p for member in members if isinstance(member, torch.nn.modules.dropout._DropoutNd)]
+    return any(dropped) or any(isinstance(m, torch.nn.modules.batchnorm._BatchNorm) for m in members)
+
+
 def _with_networks(value: V, change: Callable[[Neural], Any]) -> V:
     """The value with each network in it that is learned sent through ``change``."""
     new = value._rebuild(lambda name, v: map_children(name, v, lambda _, child: _with_networks(child, change)))

@@ -542,6 +542,12 @@ class AutoencoderProblem(DeepRegression):
         """
         limits = np.array(bounds, dtype=float)
         depth = len(self.model.composition.layers) + 1
+        if depth > 2:  # Norms of layers between two others jump as functions of the penalties: none may give a bound.
+            raise ValueError(
+                f"norm_bounds is for one encoder and one decoder; this autoencoder has {depth} functions. Give "
+                "n_components as a number, or penalties (alpha, encoder_alpha) instead of bounds; layer_norms_ has the "
+                "norms, for which the fit is then a solution of the problem with these as bounds."
+            )
         if limits.shape != (depth,) or not (np.isfinite(limits) & (limits > 0)).all():
             raise ValueError(
                 f"norm_bounds must be {depth} positive numbers, one for each function from the input on, the decoder "

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.kernels import Kernel, has_statistics, in_training, with_statistics
+from representer.kernels import Kernel, differs_in_training, has_statistics, in_training, with_statistics
 from representer.linalg import NotPositiveDefiniteError, recycling
 from representer.notices import warn
 from representer.objectives.squared import OnFactor, SquaredLoss
@@ -449,6 +449,12 @@ class EmbeddingSearch:
     def search(self) -> Choice:
         """Minimise the objective; what was found when it is interrupted is kept."""
         settings, stopped = self.settings, False
+        if settings.solver != "adam" and differs_in_training(self.kernel):
+            warn(
+                "The kernel's network has Dropout or batch normalisation in training mode, and L-BFGS learns it in "
+                'evaluation mode throughout. Set solver="adam" (of EmbeddingClassifier), or say that this is meant: '
+                "module.eval()."
+            )
 
         def report(entry: HistoryEntry) -> bool:
             nonlocal stopped

@@ -109,7 +109,7 @@ FITTED = 1e4
 def least_shift(size: Tensor) -> float:
     """The least shift beside a Gram matrix of this size that leaves digits: of one that is zero, its square does."""
     info = torch.finfo(size.dtype)
-    return info.tiny / info.eps if float(size) > info.tiny / info.eps else info.tiny**0.5
+    return info.tiny / info.eps if float(size.detach()) > info.tiny / info.eps else info.tiny**0.5
 
 
 def shift_range(trace: Tensor, values: Tensor | None = None) -> tuple[Tensor, Tensor]:

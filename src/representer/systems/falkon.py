@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from representer.approximation import Falkon, FeatureMap
-from representer.linalg import Cholesky, conjugate_gradient, factorize, shifted
+from representer.linalg import Cholesky, conjugate_gradient, factorize, power_of_two, shifted
 from representer.samples import Block, Samples, Step
 
 
@@ -88,6 +88,8 @@ def solve_falkon(
         right = right - weight * torch.outer(mean, target_mean)
         standing = standing - standing.mean(0)
     right = right if rotation is None else right @ rotation
+    unit = power_of_two(right.abs().max())  # The squares of huge or tiny right sides would leave the range.
+    right = right / unit
     solve = _preconditioner(standing, scales, shift, weight)
     iterations, curved, missed = 0, True, 1.0
     size = torch.linalg.vector_norm(right).clamp(min=torch.finfo(right.dtype).tiny)
@@ -117,6 +119,7 @@ def solve_falkon(
         strict=False,
         columnwise=True,
     )
+    found = found * unit
     problem = None
     if not curved:
         problem = (
