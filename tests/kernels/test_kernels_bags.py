@@ -200,8 +200,9 @@ def test_gradients_reach_the_points() -> None:
 # -- learners ---------------------------------------------------------------------------------------------------------
 def samples(n: int) -> tuple[list[np.ndarray], np.ndarray]:
     """Samples of normal distributions, and their means."""
-    means = RNG.uniform(-2, 2, n)
-    return [m + RNG.standard_normal((RNG.integers(5, 30), 1)) for m in means], means
+    rng = np.random.default_rng(n)
+    means = rng.uniform(-2, 2, n)
+    return [m + rng.standard_normal((rng.integers(5, 30), 1)) for m in means], means
 
 
 def test_ridge_learns_the_mean_of_a_sample() -> None:
@@ -214,6 +215,13 @@ def test_ridge_learns_the_mean_of_a_sample() -> None:
         copied = pickle.loads(pickle.dumps(model))
         np.testing.assert_array_equal(copied.predict(test[:2]), model.predict(test[:2]))
     assert model.kernel_.free() == []
+
+
+def test_distances_that_are_lost_in_rounding_are_refused() -> None:
+    train, y = samples(20)
+    with pytest.raises(ValueError, match="lost in rounding"):
+        OperatorRidge(MeanMap(Gaussian(1e7), Gaussian(1e-6)), alpha=1e-3).fit(train, y)
+    assert OperatorRidge(MeanMap(Gaussian(1e3), Gaussian(1e-3)), alpha=1e-3).fit(train, y).score(train, y) > 0.5
 
 
 def test_grid_search_over_the_lengthscale_of_the_points() -> None:

@@ -64,9 +64,10 @@ def test_vectors_have_fewer_kernels_where_features_are_many_or_random(rng):
     assert [member.kernel for member in suggest(X).kernel.kernels] == family("vectors", 2).kernels
     stationary = suggest(X, features="frequencies").kernel.kernels
     assert Linear() not in [member.kernel for member in stationary]
+    y = X[:, 0] + 0.1 * rng.normal(size=30)
     for approximation in (Nystroem(10), RandomFeatures(20), TensorSketch(20)):
-        model = OperatorRidge(approximation=approximation, random_state=0, tol=1e-2).fit(X, X[:, 0])
-        assert model.score(X, X[:, 0]) > 0.5
+        model = OperatorRidge(approximation=approximation, random_state=0, tol=1e-2).fit(X, y)
+        assert model.score(X, y) > 0.5
 
 
 def test_sparse_rows_have_a_family(rng):

@@ -17,7 +17,7 @@ from torch import Tensor
 from representer.kernels.base import Columns, Domain, ExplicitFeatures, Kernel
 from representer.kernels.named import as_kernel
 from representer.kernels.vectors import Linear, Radial
-from representer.linalg import BLOCK_BYTES, combine, require_gram
+from representer.linalg import BLOCK_BYTES, NotPositiveDefiniteError, combine, require_gram
 from representer.samples import Data, as_list, is_single, same_features, take
 from representer.values import Rule, number, same
 
@@ -27,6 +27,8 @@ BLOCK_POINTS = math.isqrt(BLOCK_BYTES // 8)
 DIAGONAL_POINTS = 256
 # Enough bags for a stable median distance between them.
 MEDIAN_BAGS = 300
+# Squared distances of mean features are known to eps of their squared norms: this leaves half of the digits.
+DIGITS = torch.finfo(torch.float64).eps ** 0.5
 
 
 @dataclass(frozen=True)
@@ -234,7 +236,13 @@ class MeanMap(OnBags):
         rows = product.diagonal(dim1=-2, dim2=-1) if right is None else self._within(left)
         columns = rows if right is None else self._within(right)
         squares = rows[..., :, None] + columns[..., None, :] - 2.0 * product
-        t = squares.clamp(min=0.0) / (-2.0 * number(outer, "lengthscale", product) ** 2)
+        lengthscale = number(outer, "lengthscale", product)
+        if bool((lengthscale**2 < DIGITS * rows.max()).any()):
+            raise NotPositiveDefiniteError(
+                f"{self!r} compares bags by distances that are lost in rounding beside the norms of their mean "
+                "features. Use a shorter lengthscale of the points, or a longer outer one."
+            )
+        t = squares.clamp(min=0.0) / (-2.0 * lengthscale**2)
         return outer._profile(t)
 
     def _diag(self, X: Sequence[Data]) -> Tensor:
