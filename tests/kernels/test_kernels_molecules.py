@@ -267,6 +267,8 @@ def test_bad_substructures() -> None:
         Molecule(substructures="rings")(SMILES)
     with pytest.raises(ValueError, match="chirality=True is for surroundings"):
         Molecule(chirality=True, substructures="pairs")(SMILES)
+    with pytest.raises(ValueError, match="radius=3 is for surroundings"):
+        Molecule(3, substructures="torsions")(SMILES)
 
 
 def test_bad_arguments_of_transformers() -> None:

@@ -314,7 +314,8 @@ class Molecule(Kernel):
     Parameters
     ----------
     radius : int
-        The largest radius of a surrounding, in bonds; 2 is known as ECFP4. Other substructures have none.
+        The largest radius of a surrounding, in bonds; 2 is known as ECFP4. Another one is refused beside pairs,
+        torsions and paths, which have none.
     n_bits : int
         The number of bins that substructures are hashed into.
     counts : bool
@@ -362,8 +363,12 @@ class Molecule(Kernel):
         if self.substructures not in SUBSTRUCTURES:
             known = ", ".join(map(repr, ("surroundings", *SUBSTRUCTURES)))
             raise ValueError(f"substructures must be one of {known}; got {self.substructures!r}.")
-        if self.chirality:
-            raise ValueError(f"chirality=True is for surroundings; got substructures={self.substructures!r}.")
+        for name, usual in (("radius", 2), ("chirality", False)):
+            if getattr(self, name) != usual:
+                raise ValueError(
+                    f"{name}={getattr(self, name)!r} is for surroundings; got substructures={self.substructures!r}. "
+                    f"Leave {name} out."
+                )
         name, options = SUBSTRUCTURES[self.substructures]
         return Fingerprint(name, own.n_bits, own.counts, options)
 

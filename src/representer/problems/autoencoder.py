@@ -542,7 +542,7 @@ class AutoencoderProblem(DeepRegression):
         """
         limits = np.array(bounds, dtype=float)
         depth = len(self.model.composition.layers) + 1
-        if depth > 2:  # Norms of layers between two others jump as functions of the penalties: none may give a bound.
+        if depth > 2:  # In trials norms of layers between two others stayed or jumped while their penalties grew.
             raise ValueError(
                 f"norm_bounds is for one encoder and one decoder; this autoencoder has {depth} functions. Give "
                 "n_components as a number, or penalties (alpha, encoder_alpha) instead of bounds; layer_norms_ has the "
