@@ -726,49 +726,109 @@ def test_memory_is_asked_for_before_it_is_taken(curve, monkeypatch):
         KernelAutoencoder(2).fit(curve)
 
 
-def constrained(X, s, t):
-    """The least distortion of a linear encoder and decoder of one code with norms of at most s and t, by SLSQP."""
+def constrained(X, sizes, bounds):
+    """The least distortion of linear functions W_1, …, W_L with Frobenius norms within bounds, by SLSQP.
+
+    Its distortion, and the multipliers of KKT: ∇V = −2 λ W for each function.
+    """
+    widths = [X.shape[1], *sizes, X.shape[1]]
+    shapes = [(after, before) for before, after in pairwise(widths)]
+    ends = np.cumsum([0, *(a * b for a, b in shapes)])
+    slices = [slice(first, last) for first, last in pairwise(ends)]
 
     def distortion(w):
-        return ((X - np.outer(X @ w[:3], w[3:])) ** 2).sum(1).mean()
+        product = np.eye(X.shape[1])
+        for place, shape in zip(slices, shapes, strict=True):
+            product = w[place].reshape(shape) @ product
+        return ((X - X @ product.T) ** 2).sum(1).mean()
 
-    bounds = [
-        {"type": "ineq", "fun": lambda w: s**2 - (w[:3] ** 2).sum()},
-        {"type": "ineq", "fun": lambda w: t**2 - (w[3:] ** 2).sum()},
+    conditions = [
+        {"type": "ineq", "fun": lambda w, place=place, s=s: s**2 - (w[place] ** 2).sum()}
+        for place, s in zip(slices, bounds, strict=True)
     ]
-    starts = np.random.default_rng(0).normal(scale=0.3, size=(4, 6))
-    fits = [minimize(distortion, w, method="SLSQP", constraints=bounds, options={"ftol": 1e-12}) for w in starts]
-    return min(fits, key=lambda fit: fit.fun)
+    starts = np.random.default_rng(0).normal(scale=0.3, size=(6, ends[-1]))
+    options = {"ftol": 1e-12, "maxiter": 500}
+    fits = [minimize(distortion, w, method="SLSQP", constraints=conditions, options=options) for w in starts]
+    best = min(fits, key=lambda fit: fit.fun)
+    multipliers = [-(best.jac[p] @ best.x[p]) / (2.0 * (best.x[p] @ best.x[p])) for p in slices]
+    return best.fun, np.array(multipliers)
 
 
-@pytest.mark.parametrize("bounds", [(0.5, 0.5), (0.3, 1.0), (50.0, 50.0)])
-def test_norm_bounds_solve_the_constrained_problem_of_theorem_1(bounds):
+@pytest.mark.parametrize(
+    ("sizes", "bounds"),
+    [
+        ([1], (0.5, 0.5)),
+        ([1], (0.3, 1.0)),
+        ([1], (50.0, 50.0)),
+        ([2, 1], (0.8, 0.9, 0.7)),
+        ([2, 1], (50.0, 0.5, 0.01)),
+        ([2, 1, 2], (0.9, 0.8, 1.0, 0.7)),
+        ([2, 1, 2], (20.0, 20.0, 20.0, 20.0)),
+    ],
+)
+def test_norm_bounds_solve_the_constrained_problem_of_theorem_1(sizes, bounds):
     X = np.random.default_rng(0).normal(size=(30, 3)) * [2.0, 1.0, 0.5]
     X -= X.mean(0)
-    model = KernelAutoencoder(
-        1, "linear", "linear", norm_bounds=bounds, fit_intercept=False, n_restarts=1, random_state=0, tol=1e-9
-    ).fit(X)
-    oracle = constrained(X, *bounds)
-    assert model.reconstruction_error(X).mean() == pytest.approx(oracle.fun, rel=2e-3)
-    assert (np.array(model.layer_norms_) <= 1.001 * np.array(bounds)).all()
-    multipliers = np.array([model.layers_[0].alpha, model.alpha_])
-    if bounds[0] > 10.0:  # Neither norm comes near to its bound, and there is next to no multiplier.
-        assert (multipliers < 1e-5).all()
-    else:  # Both bounds are reached, and the multipliers are those of KKT: ∇V = −2 λ w at the solution of SLSQP.
-        np.testing.assert_allclose(model.layer_norms_, bounds, rtol=1e-3)
-        for part, multiplier, bound in (
-            (slice(0, 3), multipliers[0], bounds[0]),
-            (slice(3, 6), multipliers[1], bounds[1]),
-        ):
-            assert -(oracle.jac[part] @ oracle.x[part]) / (2.0 * bound**2) == pytest.approx(multiplier, rel=1e-2)
+    options = {"fit_intercept": False, "n_restarts": 1, "random_state": 0, "tol": 1e-9, "max_iter": 2000}
+    model = KernelAutoencoder(sizes, "linear", "linear", norm_bounds=bounds, **options).fit(X)
+    distortion, expected = constrained(X, sizes, bounds)
+    assert model.reconstruction_error(X).mean() == pytest.approx(distortion, rel=1e-5)
+    assert (np.array(model.layer_norms_) <= (1.0 + 1e-6) * np.array(bounds)).all()
+    multipliers = np.array([*(layer.alpha for layer in model.layers_), model.alpha_])
+    if min(bounds) > 10.0:  # No norm comes near to its bound, and there is next to no multiplier.
+        assert not multipliers[:-1].any() and multipliers[-1] < 1e-6
+    else:  # All bounds are reached: products of linear functions gain by every norm.
+        np.testing.assert_allclose(model.layer_norms_, bounds, rtol=1e-4)
+        np.testing.assert_allclose(multipliers, expected, rtol=1e-3)
 
 
-def test_norm_bounds_hold_for_nonlinear_functions_and_are_checked(curve):
+@pytest.mark.filterwarnings("ignore:The codes have collapsed")  # where penalties are large
+@pytest.mark.parametrize(("layers", "bounds"), [(1, (1.0, 1.5)), ([2, 1], (1.0, 1.5, 1.5)), ([3, 1, 3], (1.0,) * 4)])
+def test_no_penalised_fit_within_the_norm_bounds_has_less_distortion(curve, layers, bounds):
+    X, kernels = curve[:30], (Gaussian(1.0), Gaussian(0.7))
+    options = {"n_restarts": 1, "random_state": 0, "tol": 1e-6, "max_iter": 1000}
+    model = KernelAutoencoder(layers, *kernels, norm_bounds=bounds, **options).fit(X)
+    norms, limits = np.array(model.layer_norms_), np.array(bounds)
+    multipliers = np.array([*(layer.alpha for layer in model.layers_), model.alpha_])
+    assert (norms <= (1.0 + 1e-6) * limits).all()
+    np.testing.assert_allclose(norms[multipliers > 1e-6], limits[multipliers > 1e-6], rtol=1e-3)
+    distortion, compared = model.reconstruction_error(X).mean(), 0
+    for inner_factor, outer_factor in [(1.0, 1.0), (1.0, 1.3), (1.3, 1.0), (0.7, 1.3), (1.3, 1.3), (2.0, 2.0)]:
+        *inner, alpha = np.maximum(multipliers, 1e-4) * [*np.full(len(bounds) - 1, inner_factor), outer_factor]
+        encoder = [layer.replaced(alpha=a) for layer, a in zip(model.layers_, inner, strict=True)]
+        penalised = KernelAutoencoder(encoder, decoder_kernel=kernels[1], alpha=alpha, **options).fit(X)
+        if (np.array(penalised.layer_norms_) <= limits).all():
+            compared += 1
+            assert distortion <= penalised.reconstruction_error(X).mean() * (1.0 + 1e-4)
+    assert compared >= 2
+
+
+def test_a_norm_below_its_bound_has_no_multiplier_and_bad_bounds_are_refused(curve):
     model = KernelAutoencoder(1, norm_bounds=[3.0, 2.0], n_restarts=1, random_state=0).fit(curve[:40])
-    assert model.layer_norms_[0] < 3.0 and model.layer_norms_[1] == pytest.approx(2.0, rel=1e-3)
-    # Complementary slackness: the encoder, which stays below its bound, has next to no multiplier.
-    assert model.layers_[0].alpha * (9.0 - model.layer_norms_[0] ** 2) < 2e-3 * model.objective_value_ < model.alpha_
-    with pytest.raises(ValueError, match="norm_bounds must be 2 positive numbers"):
-        KernelAutoencoder(1, norm_bounds=[1.0]).fit(curve[:40])
-    with pytest.raises(ValueError, match="one encoder and one decoder; this autoencoder has 4 functions"):
-        KernelAutoencoder([3, 1, 3], norm_bounds=[3.0, 3.0, 3.0, 2.0]).fit(curve[:40])
+    assert model.layer_norms_[0] < 3.0 and model.layer_norms_[1] == pytest.approx(2.0, rel=1e-6)
+    assert model.layers_[0].alpha == 0.0 < model.alpha_
+    for bounds in ([1.0], [1.0, 0.0], [1.0, np.inf], [1.0, -1.0], [1.0, 1.0, 1.0]):
+        with pytest.raises(ValueError, match="norm_bounds must be 2 positive numbers"):
+            KernelAutoencoder(1, norm_bounds=bounds).fit(curve[:40])
+    with pytest.raises(ValueError, match="norm_bounds must be 4 positive numbers"):
+        KernelAutoencoder([3, 1, 3], norm_bounds=[1.0, 1.0]).fit(curve[:40])
+
+
+def test_a_search_with_norm_bounds_that_ends_early_obeys_them_and_warns(curve):
+    options = {"n_restarts": 1, "random_state": 0, "max_iter": 1}
+    with pytest.warns(ConvergenceWarning, match="miss the conditions of a solution"):
+        model = KernelAutoencoder([3, 1, 3], "rbf", "rbf", norm_bounds=[0.5, 1.0, 1.0, 2.0], **options).fit(curve[:40])
+    assert (np.array(model.layer_norms_) <= (1.0 + 1e-6) * np.array([0.5, 1.0, 1.0, 2.0])).all()
+
+
+def test_norm_bounds_hold_for_landmarks_strings_and_labels(curve):
+    options = {"n_restarts": 1, "random_state": 0}
+    words = ["banana", "bananas", "ananas", "cabana", "ferret", "ferrets", "merit", "ferrite"]
+    models = [
+        KernelAutoencoder([2, 1], Spectrum(2).normalized(), "rbf", norm_bounds=[1.0] * 3, **options).fit(words),
+        KernelAutoencoder(1, "rbf", "rbf", norm_bounds=[1.0] * 2, approximation=Nystroem(10), **options).fit(curve),
+        KernelAutoencoder(1, "rbf", "rbf", norm_bounds=[1.0] * 2, supervision=1.0, **options).fit(curve, curve[:, 0]),
+    ]
+    for model in models:
+        assert (np.array(model.layer_norms_) <= 1.0 + 1e-6).all()
+    assert [model.layer_norms_[-1] for model in models[:2]] == pytest.approx([1.0, 1.0])

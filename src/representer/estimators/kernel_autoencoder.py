@@ -47,6 +47,8 @@ from representer.values import COUNT, NONE, NOT_NEGATIVE, instance_of, is_count,
 
 # Landmarks of a fit in batches that has not been given any.
 BATCH_LANDMARKS = 500
+# What the conditions of a solution with bounded norms may miss, over the mean squared norm of the data.
+OPTIMALITY_TOLERANCE = 1e-2
 
 
 class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLearner):
@@ -83,10 +85,11 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
     encoder_alpha : float or "auto", default="auto"
         That of every inner layer that is not a ``Layer`` with a number of its own.
     norm_bounds : list of float or None, default=None
-        Instead of penalties, bounds of the norms of encoder and decoder, with ``n_components`` a number: the problem
-        (7) to which the paper's generalisation bound applies. ``alpha_`` and the penalties of ``layers_`` are its
-        multipliers; where a norm stays below its bound, there is next to none. ``alpha`` and ``encoder_alpha`` do not
-        count.
+        Instead of penalties, bounds of the norms of all functions from the input on, the decoder last: the problem (7)
+        to which the paper's generalisation bound applies, of any depth. ``alpha_`` and the penalties of ``layers_`` are
+        its multipliers: zero for an inner function whose norm stays below its bound, next to zero for such a decoder.
+        With ``supervision`` the decoder's bound is also one of what predicts y. ``alpha``, ``encoder_alpha`` and
+        penalties of a ``Layer`` do not count. A warning says where the conditions of a solution are not met.
     fit_intercept : bool, default=True
         Let reconstructions vary around a constant that costs nothing. False is the problem of the paper.
     supervision : float or "auto", default=0.0
@@ -375,21 +378,22 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         problem = self._problem(first, samples, inputs, y)
         settings = self._search_settings(problem.seed, self.criterion)
         problem = problem.settled(settings)
-        if self.norm_bounds is None:
-            solution = problem.solve(problem.choose(settings))
-        else:
-            solution = problem.bounded(self.norm_bounds, settings)
+        solution = problem.solve(problem.choose(settings))
         self.supervision_ = problem.model.label_weight
         if solution.collapsed:
+            cause, advice = "encoder_alpha outweighs what codes could explain", "Lower encoder_alpha or alpha"
+            if self.norm_bounds is not None:
+                cause, advice = "norm_bounds leave them next to no room", "Raise norm_bounds"
             warn(
-                "The codes have collapsed to a constant, also from other starts: encoder_alpha outweighs what codes "
-                "could explain. Lower encoder_alpha or alpha, or standardise the data.",
+                f"The codes have collapsed to a constant, also from other starts: {cause}. {advice}, or standardise "
+                "the data.",
                 ConvergenceWarning,
             )
-        if not solution.kept:
+        if solution.optimality_gap > OPTIMALITY_TOLERANCE:
             warn(
-                f"The norms {np.round(solution.norms, 4)} have not come to their bounds {self.norm_bounds}. Lower tol, "
-                "raise max_iter, or give other bounds.",
+                "The functions obey their norm_bounds, but they miss the conditions of a solution (Karush, Kuhn and "
+                f"Tucker) by {solution.optimality_gap:.1e} of the mean squared norm of the data, more than "
+                f"{OPTIMALITY_TOLERANCE}. Lower tol or raise max_iter.",
                 ConvergenceWarning,
             )
         self._keep_attributes(deep_attributes(solution))
@@ -429,6 +433,8 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
             supervision="auto" if isinstance(self.supervision, str) else float(self.supervision),
             batch_size=self.batch_size,
         )
+        if self.norm_bounds is not None:
+            model = model.bounded(self.norm_bounds)
         later = [(f"Layer {i} of n_components", layer.domain) for i, layer in enumerate(layers)][1:]
         for who, domain in [*later, ("decoder_kernel", model.composition.kernel.domain)]:
             if domain != "vectors":

@@ -26,18 +26,17 @@ from representer.problems.deep import (
     DeepRegression,
     DeepSolution,
     InnerSolution,
-    LastSolution,
     Restore,
     leave_one_out_path,
 )
+from representer.problems.norm_bounds import BoundedProblem, norm_multiplier
 from representer.samples import Data, Samples, SparseRows, count, plain, take
 from representer.values import is_real
 
 # Codes between which the decoder's kernel is compared to estimate how fast it changes.
 SOME_CODES = 500
-# Norms come this near to their bounds, in logarithms; penalties begin here, and move by no larger factor.
-BOUND_ACCURACY, FAR_BELOW, FIRST_PENALTY = 1e-3, 0.3, 1e-3
-STRIDE, MOST_PENALTIES, DAMPING = math.log(30.0), 60, 1e-4
+# The penalties with which words in kernels are decided where norms are bounded.
+FIRST_PENALTY = 1e-3
 
 
 @dataclass(frozen=True)
@@ -374,12 +373,27 @@ class AutoencoderModel(DeepModel):
         The variance of label columns beside that of the data; "auto" until ``settled`` finds a number.
     batch_size : int or None
         How many samples a step of the search sees; None: all.
+    norm_bounds : tuple of float or None
+        Bounds of ‖f_l‖ from the input on, the decoder last, in the place of penalties.
     """
 
     target: str | Kernel = "auto"
     share: float | None = None
     supervision: float | Literal["auto"] = 0.0
     batch_size: int | None = None
+    norm_bounds: tuple[float, ...] | None = None
+
+    def bounded(self, bounds: Sequence[float]) -> Self:
+        """The model of problem (7) of theorem 1: the least distortion with norms ‖f_l‖ of at most the bounds."""
+        layers, limits = self.composition.layers, np.array(bounds, dtype=float)
+        if limits.shape != (len(layers) + 1,) or not (np.isfinite(limits) & (limits > 0)).all():
+            raise ValueError(
+                f"norm_bounds must be {len(layers) + 1} positive numbers, one for each function from the input on, the "
+                f"decoder last; got {bounds!r}."
+            )
+        layers = [layer.replaced(alpha=FIRST_PENALTY, penalty=None) for layer in layers]
+        composition = Composition(layers, self.composition.kernel, FIRST_PENALTY)
+        return replace(self, composition=composition, norm_bounds=tuple(limits.tolist()))
 
     @property
     def label_weight(self) -> float:
@@ -402,13 +416,13 @@ class AutoencoderSolution(DeepSolution):
         The layer whose values are the codes.
     collapsed : bool
         Are all codes nearly the same, also from other starts?
-    kept : bool
-        Have norms come to the bounds that were asked for?
+    optimality_gap : float
+        What the Karush-Kuhn-Tucker conditions of bounded norms miss, over the mean squared target; zero without bounds.
     """
 
     code_layer: int = 0
     collapsed: bool = False
-    kept: bool = True
+    optimality_gap: float = 0.0
 
 
 class AutoencoderProblem(DeepRegression):
@@ -533,56 +547,6 @@ class AutoencoderProblem(DeepRegression):
         options: dict[str, Any] = {"seed": self.seed, "inputs": self.inputs, "labels": self.labels}
         return type(self)(self.samples, model, self.representation, **options)
 
-    def bounded(self, bounds: Sequence[float], settings: SearchSettings) -> AutoencoderSolution:
-        """A solution of problem (7) of theorem 1: the least distortion with norms ‖f_l‖ of at most the bounds.
-
-        Penalties are its multipliers: a function whose norm is below its bound has next to none, any other that with
-        which its norm is the bound. They are found by Broyden's method for log norms over log penalties, and
-        each fit begins where the last one has ended; words in kernels are decided once, at the first penalties.
-        """
-        limits = np.array(bounds, dtype=float)
-        depth = len(self.model.composition.layers) + 1
-        if depth > 2:  # In trials norms of layers between two others stayed or jumped while their penalties grew.
-            raise ValueError(
-                f"norm_bounds is for one encoder and one decoder; this autoencoder has {depth} functions. Give "
-                "n_components as a number, or penalties (alpha, encoder_alpha) instead of bounds; layer_norms_ has the "
-                "norms, for which the fit is then a solution of the problem with these as bounds."
-            )
-        if limits.shape != (depth,) or not (np.isfinite(limits) & (limits > 0)).all():
-            raise ValueError(
-                f"norm_bounds must be {depth} positive numbers, one for each function from the input on, the decoder "
-                f"last; got {bounds!r}."
-            )
-        first = self._penalised(self.model.composition, np.full(depth, FIRST_PENALTY))
-        choice = first.choose(settings)
-        solution, chosen = first.solve(choice), first._prepared[2].composition(choice.model)
-        logs, jacobian = np.full(depth, math.log(FIRST_PENALTY)), -0.25 * np.eye(depth)
-        excess = _excess(solution.norms, limits)
-        for _ in range(MOST_PENALTIES):
-            slack = np.exp(logs) * (limits**2 - np.square(solution.norms))  # what the penalty of a free function costs
-            active = (excess > 0) | (slack > BOUND_ACCURACY * solution.value)
-            if np.abs(excess[active]).max(initial=0.0) < BOUND_ACCURACY:
-                return solution
-            step = _bound_step(jacobian, excess, active)
-            last = LastSolution(solution.composition, solution.function)
-            while True:
-                following = self._penalised(chosen, np.exp(logs + step), last)
-                after = following.solve(following.choose(settings))
-                if not after.collapsed or np.abs(step).max() < BOUND_ACCURACY:
-                    break
-                step *= 0.25  # So large penalties leave nothing to be bounded.
-            change = _excess(after.norms, limits) - excess
-            jacobian += np.outer(change - jacobian @ step, step) / (step @ step)
-            logs, excess, solution = logs + step, excess + change, after
-        return replace(solution, kept=False)
-
-    def _penalised(self, composition: Composition, alphas: np.ndarray, last: LastSolution | None = None) -> Self:
-        """The same problem with numbers for all penalties, and maybe a solution to begin with."""
-        *inner, outer = map(float, alphas)
-        layers = [layer.replaced(alpha=alpha) for layer, alpha in zip(composition.layers, inner, strict=True)]
-        composition = Composition(layers, composition.kernel, outer)
-        return self._with_model(replace(self.model, composition=composition, last=last))
-
     def _label_errors(self, train: np.ndarray, test: np.ndarray, settings: SearchSettings) -> Tensor:
         """Squared errors (m,) of the labels of test samples, by codes of a fit to the others, over their variance."""
         part, labels = self.on_rows(train), self.labels
@@ -603,7 +567,11 @@ class AutoencoderProblem(DeepRegression):
     def minimise(
         self, problem: DeepProblem, starts: Tensor, settings: SearchSettings, *, description: str
     ) -> OptimizeResult:
-        """Search the inner layers from some starts, in batches if the model has them."""
+        """Search the inner layers from some starts, in batches and within bounds if the model has them."""
+        if self.model.norm_bounds is not None and not isinstance(problem, BoundedProblem):
+            bounded = self._bounded(problem)
+            result = self.minimise(bounded, bounded.free_coordinates(starts), settings, description=description)
+            return replace(result, point=bounded.inside(result.point[None])[0])
         size = self.model.batch_size
         if size is None or problem.landmarks is None or size >= len(problem.rows):
             return super().minimise(problem, starts, settings, description=description)
@@ -624,10 +592,42 @@ class AutoencoderProblem(DeepRegression):
         code = narrowest(used.layers)
         after = [*(layer.operator_kernel for layer in used.layers), used.kernel]
         inner = replace(inner, point=ordered(chain, inner.point, code, after[code + 1]))
-        solution = self._finished(choice, inner)
+        if self.model.norm_bounds is None:
+            solution, gap = self._finished(choice, inner), 0.0
+        else:
+            solution, gap = self._finished_within_bounds(choice, inner)
         function = solution.function.first_columns(self.coordinates.shape[1])
         parts = {**vars(solution), "function": function, "norms": [*solution.norms[:-1], function.norm()]}
-        return AutoencoderSolution(**parts, code_layer=code, collapsed=collapsed)
+        return AutoencoderSolution(**parts, code_layer=code, collapsed=collapsed, optimality_gap=gap)
+
+    def _bounded(self, problem: DeepProblem) -> BoundedProblem:
+        """The problem of inner layers with bounds in the place of penalties."""
+        assert self.model.norm_bounds is not None
+        least_alpha = self._least_alpha(problem.composition, self.model.loss, len(problem.rows))
+        return BoundedProblem.of(problem, self.model.norm_bounds, least_alpha)
+
+    def _finished_within_bounds(self, choice: DeepChoice, inner: InnerSolution) -> tuple[DeepSolution, float]:
+        """The functions within their bounds, with multipliers as penalties, and what the conditions of a solution miss.
+
+        The decoder's multiplier is that of its last fit, which may be to more samples than the inner layers have seen.
+        """
+        bounded = self._bounded(inner.problem)
+        point = bounded.projected(inner.point)
+        optimality = bounded.optimality(point)
+
+        def finished(alpha: float) -> DeepSolution:
+            composition = Composition(optimality.composition.layers, optimality.composition.kernel, alpha)
+            problem = inner.problem.at(composition)
+            value = problem.values(point[None]).item()
+            return self._finished(choice, replace(inner, problem=problem, point=point, value=value))
+
+        alpha = norm_multiplier(
+            lambda alpha: finished(alpha).norms[-1],
+            bounded.bounds[-1],
+            start=optimality.composition.alpha,
+            least=bounded.least_alpha,
+        )
+        return finished(alpha), optimality.residual
 
     def judged(self, function: Composed) -> tuple[TargetStatistics, float, BoundData | None]:
         """What is known of the samples in the target space, their explained variance, and what a bound needs."""
@@ -721,23 +721,6 @@ def _minimised_in_batches(
     )
     with torch.no_grad():  # of all samples: batches have decoders of their own
         return replace(result, value=problem.value(result.point[None]).item())
-
-
-def _excess(norms: Sequence[float], limits: np.ndarray) -> np.ndarray:
-    """By how much norms exceed their bounds, as logarithms of ratios."""
-    return np.asarray(np.log(np.maximum(norms, np.finfo(float).tiny) / limits))
-
-
-def _bound_step(jacobian: np.ndarray, excess: np.ndarray, active: np.ndarray) -> np.ndarray:
-    """A damped Newton step of log penalties; those of norms far below their bounds fall instead."""
-    far = active & (excess < -FAR_BELOW)
-    near = active & ~far
-    step = np.where(far, -0.5 * STRIDE, 0.0)
-    if near.any():
-        J = jacobian[np.ix_(near, near)]
-        newton = -np.linalg.solve(J.T @ J + DAMPING * np.eye(len(J)), J.T @ excess[near])
-        step[near] = newton * min(1.0, STRIDE / max(np.abs(newton).max(), STRIDE * 1e-9))
-    return step
 
 
 def ridge_errors(Z: Tensor, Y: Tensor, new: Tensor, truth: Tensor) -> Tensor:
