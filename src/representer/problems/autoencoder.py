@@ -194,21 +194,21 @@ class KernelSpace:
         ``like`` has the precision and device of the coordinates, ``gram`` is k(X) if it is known.
         """
         rows = torch.arange(count(X))
-        given = gram is not None
+        of_gram = gram is not None
         if gram is None:
             rows = rows if kernel.domain == "gram" else pivot_candidates(rows, max_rank)
             gram = kernel._gram(X if len(rows) == count(X) else take(X, rows), None)
         gram = gram.to(like)
         rounding = len(gram) * torch.finfo(gram.dtype).eps
-        _, chosen = pivoted_cholesky(gram, tol=rounding, max_rank=max_rank)
-        if not len(chosen):
+        _, spanning = pivoted_cholesky(gram, tol=rounding, max_rank=max_rank)
+        if not len(spanning):
             raise ValueError(
                 f"{kernel!r} is zero for all samples: in its RKHS there is nothing to reconstruct. Check the data, or "
                 "choose another kernel."
             )
-        cholesky = factorize(gram[chosen[:, None], chosen], name="The Gram matrix of the reconstruction space")
-        pivots = rows[chosen]
-        return cls(kernel, pivots, X if kernel.domain == "gram" else take(X, pivots), cholesky, given)
+        cholesky = factorize(gram[spanning[:, None], spanning], name="The Gram matrix of the reconstruction space")
+        pivots = rows[spanning]
+        return cls(kernel, pivots, X if kernel.domain == "gram" else take(X, pivots), cholesky, of_gram)
 
     def _cross(self, X: Data) -> Tensor:
         if self.kernel.domain == "gram":
@@ -322,8 +322,8 @@ def explained(distortion: float, variance: float, norm: float, dtype: torch.dtyp
 def components_for(coordinates: Tensor, share: float) -> int:
     """The least number of principal components that keep a share of the variance."""
     variances = torch.linalg.svdvals(coordinates - coordinates.mean(0)).square()
-    kept = variances.cumsum(0) / variances.sum()
-    return int((kept < share * (1.0 - torch.finfo(kept.dtype).eps * len(kept))).sum().item()) + 1
+    shares = variances.cumsum(0) / variances.sum()
+    return int((shares < share * (1.0 - torch.finfo(shares.dtype).eps * len(shares))).sum().item()) + 1
 
 
 def kernel_of_target(target: object, kernel: Kernel | None, *, sparse: bool) -> Kernel | None:
