@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from contract import contract
 from naive_deep import functions_of
 from scipy.optimize import minimize
 from scipy.special import expit, log_softmax, softmax
@@ -21,7 +22,6 @@ from sklearn.model_selection import GridSearchCV, StratifiedShuffleSplit, cross_
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import naive
 from representer import DeepKernelClassifier, Layer
@@ -51,12 +51,8 @@ CHECKED = {
 }
 
 
-def _expected(estimator):
-    return next(expected for model, expected in CHECKED.values() if repr(model) == repr(estimator))
-
-
 @pytest.mark.filterwarnings("ignore:The least populated class:UserWarning")  # some checks have tiny classes
-@parametrize_with_checks([model for model, _ in CHECKED.values()], expected_failed_checks=_expected)
+@contract(CHECKED, quick=["logistic"])
 def test_scikit_learn_contract(estimator, check):
     check(estimator)
 

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from contract import contract
 from naive_deep import functions_of
 from scipy.optimize import minimize
 from sklearn.base import clone
@@ -22,7 +23,6 @@ from sklearn.model_selection import GridSearchCV, ShuffleSplit, cross_val_predic
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVR
-from sklearn.utils.estimator_checks import parametrize_with_checks
 from tiers import tiers
 
 import naive
@@ -63,26 +63,15 @@ from representer.testing import check_gradient
 QUICK = {"n_restarts": 1, "max_iter": 100, "tol": 1e-2, "random_state": 0}
 AFFINE, MATERN = Layer(Polynomial(1), 2, alpha=1e-3), TensorMatern(1, 1.0)
 
+NOT_REPEATED = {"check_sample_weight_equivalence_on_dense_data": "the median of distances does not know weights"}
+NO_GRAM = {"check_positive_only_tag_during_fit": "a random matrix is no Gram matrix: it is refused as indefinite"}
 CHECKED = {
-    "fixed": DeepKernelRegressor([AFFINE], alpha=1e-3, **QUICK),
-    "precomputed": DeepKernelRegressor([], "precomputed"),
-}
-EXPECTED_FAILURES = {
-    "fixed": {
-        "check_sample_weight_equivalence_on_dense_data": "the median of distances does not know weights",
-    },
-    "precomputed": {
-        "check_positive_only_tag_during_fit": "a random matrix is no Gram matrix: it is refused as indefinite",
-    },
+    "fixed": (DeepKernelRegressor([AFFINE], alpha=1e-3, **QUICK), NOT_REPEATED),
+    "precomputed": (DeepKernelRegressor([], "precomputed"), NO_GRAM),
 }
 
 
-def _expected(estimator):
-    name = next(name for name, model in CHECKED.items() if repr(model) == repr(estimator))
-    return EXPECTED_FAILURES[name]
-
-
-@parametrize_with_checks(list(CHECKED.values()), expected_failed_checks=_expected)
+@contract(CHECKED, quick=["fixed"])
 def test_scikit_learn_contract(estimator, check):
     check(estimator)
 

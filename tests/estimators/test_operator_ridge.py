@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from contract import contract
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
@@ -21,7 +22,6 @@ from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV, LeaveOneOut, cross_val_predict, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from representer import KernelFeatures, OperatorRidge
 from representer.approximation import Nystroem, RandomFeatures
@@ -49,31 +49,21 @@ from representer.operators import (
     Separate,
 )
 
-EXPECTED_FAILURES = {
-    "auto": {
-        "check_sample_weight_equivalence_on_dense_data": (
-            "the median of distances does not know weights; test_weights_and_repetition_choose_the_same_alpha shows "
-            "the equivalence for a given lengthscale"
-        ),
-    },
-    "fixed": {},
-    "precomputed": {
-        "check_positive_only_tag_during_fit": "a random matrix is no Gram matrix: it is refused as indefinite",
-    },
+NOT_REPEATED = {
+    "check_sample_weight_equivalence_on_dense_data": (
+        "the median of distances does not know weights; test_weights_and_repetition_choose_the_same_alpha shows "
+        "the equivalence for a given lengthscale"
+    ),
 }
+NO_GRAM = {"check_positive_only_tag_during_fit": "a random matrix is no Gram matrix: it is refused as indefinite"}
 CHECKED = {
-    "auto": OperatorRidge("rbf", fit_intercept=False),
-    "fixed": OperatorRidge(Gaussian(1.5), alpha=1e-2),
-    "precomputed": OperatorRidge("precomputed"),
+    "auto": (OperatorRidge("rbf", fit_intercept=False), NOT_REPEATED),
+    "fixed": (OperatorRidge(Gaussian(1.5), alpha=1e-2), {}),
+    "precomputed": (OperatorRidge("precomputed"), NO_GRAM),
 }
 
 
-def _expected(estimator):
-    name = next(name for name, model in CHECKED.items() if repr(model) == repr(estimator))
-    return EXPECTED_FAILURES[name]
-
-
-@parametrize_with_checks(list(CHECKED.values()), expected_failed_checks=_expected)
+@contract(CHECKED, quick=CHECKED)
 def test_scikit_learn_contract(estimator, check):
     check(estimator)
 

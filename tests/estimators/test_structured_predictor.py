@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from contract import contract
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
@@ -17,7 +18,6 @@ from sklearn.metrics import r2_score
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from representer import StructuredPredictor
 from representer.approximation import Nystroem
@@ -55,11 +55,7 @@ CHECKED = {
 }
 
 
-def _expected(estimator):
-    return next(expected for model, expected in CHECKED.values() if repr(model) == repr(estimator))
-
-
-@parametrize_with_checks([model for model, _ in CHECKED.values()], expected_failed_checks=_expected)
+@contract(CHECKED, quick=["default"])
 def test_scikit_learn_contract(estimator, check):
     check(estimator)
 
