@@ -693,7 +693,7 @@ def test_label_sets_of_centred_linear_kernels(max_labels: int | None) -> None:
         2.0 * Linear().centered(),
         (3.0 * Linear() + Constant(2.0)).centered(),
     ):
-        element = elements(kernel, Y, q=20)
+        element = elements(kernel, Y, q=8)
         found = resolved(LabelSet(max_labels=max_labels), element).decode(element)
         for i, row in enumerate(found):
             sets = [s for s in product((0.0, 1.0), repeat=3) if sum(s) <= (max_labels or 3)]
