@@ -202,6 +202,7 @@ def test_the_criterion_is_that_of_the_repaired_matrix(alpha: Any) -> None:
     assert model.criterion_value_ == pytest.approx(refitted.criterion_value_, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_an_edit_kernel_is_learned_through_indefinite_matrices() -> None:
     strings = [word * k for word in WORDS[:20] for k in (1, 2)]
     y = np.array([float(len(s)) for s in strings])

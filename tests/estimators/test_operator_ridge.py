@@ -171,7 +171,7 @@ def test_auto_alpha_minimises_the_leave_one_out_error(data):
 
 
 def test_candidate_alphas_agree_with_cross_validation(data):
-    X, Y = data
+    X, Y = (samples[:20] for samples in data)
     candidates = np.logspace(-4, 0, 5)
     model = OperatorRidge(Gaussian(1.5), alpha=candidates).fit(X, Y)
     scores = []
@@ -543,7 +543,7 @@ def test_fit_changes_neither_arguments_nor_data(data):
 def test_same_seed_same_model(data):
     X, Y = data
     for model in (
-        OperatorRidge(Gaussian("ard"), n_restarts=3, random_state=1),
+        OperatorRidge(Gaussian("ard"), n_restarts=2, random_state=1),
         OperatorRidge("rbf", approximation=Nystroem(10), random_state=1),
     ):
         np.testing.assert_array_equal(clone(model).fit(X, Y).predict(X), clone(model).fit(X, Y).predict(X))
