@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -19,6 +20,18 @@ WITHOUT_A_CLOCK = {"deadline": None, "suppress_health_check": [HealthCheck.too_s
 settings.register_profile("default", **WITHOUT_A_CLOCK, derandomize=True, max_examples=25)
 settings.register_profile("thorough", **WITHOUT_A_CLOCK, max_examples=500)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """What is imported and collected lives as long as the session: the garbage collector need not look at it."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(autouse=True, scope="session")

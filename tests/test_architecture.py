@@ -418,6 +418,7 @@ def test_importing_does_no_work_and_no_extra_is_imported() -> None:
     assert result.returncode == 0, result.stdout + result.stderr
 
 
+@pytest.mark.slow  # it adds to the test above only imports that expect their own failure
 def test_importing_works_where_no_extra_is_installed() -> None:
     result = in_a_fresh_process(IMPORT_WITHOUT_EXTRAS)
     assert result.returncode == 0, result.stdout + result.stderr

@@ -119,7 +119,13 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
 
 
 # They fit until all digits are there, for seconds.
-LONG = {f"docs/{name}.md" for name in ("deep_kernels", "embeddings", "explain", "getting_started", "large_data")}
+LONG = {
+    f"docs/{name}.md"
+    for name in (
+        *("deep_kernel_pca", "deep_kernels", "embeddings", "explain", "getting_started", "large_data"),
+        *("strings", "uncertainty"),
+    )
+}
 LONG |= {f"docs/{name}.md" for name in ("own_network", "ridge", "saving")}
 
 

@@ -100,7 +100,7 @@ def test_answers_take_less_than_a_matrix_of_all_rows(name, monkeypatch):
     make, ask = MODELS[name]
     model = make()
     ask(model, X[:50])  # what is computed once
-    Q = np.random.default_rng(1).normal(size=(6000, 2))
+    Q = np.random.default_rng(1).normal(size=(3000, 2))
     monkeypatch.setattr(resources, "BLOCK_BYTES", 2**20)
     with PeakMemory() as memory:
         ask(model, Q)

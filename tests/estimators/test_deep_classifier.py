@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 import warnings
 
@@ -10,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from contract import contract
 from naive_deep import functions_of
 from scipy.optimize import minimize
 from scipy.special import expit, log_softmax, softmax
@@ -21,7 +23,7 @@ from sklearn.model_selection import GridSearchCV, StratifiedShuffleSplit, cross_
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from tiers import tiers
 
 import naive
 from representer import DeepKernelClassifier, Layer
@@ -51,12 +53,8 @@ CHECKED = {
 }
 
 
-def _expected(estimator):
-    return next(expected for model, expected in CHECKED.values() if repr(model) == repr(estimator))
-
-
 @pytest.mark.filterwarnings("ignore:The least populated class:UserWarning")  # some checks have tiny classes
-@parametrize_with_checks([model for model, _ in CHECKED.values()], expected_failed_checks=_expected)
+@contract(CHECKED, quick=["logistic"])
 def test_scikit_learn_contract(estimator, check):
     check(estimator)
 
@@ -208,8 +206,13 @@ def test_the_network_and_the_deep_kernel(two):
 
 
 # -- probabilities ----------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("classes", ["two", "three"])
+@pytest.mark.parametrize(
+    ("classes", "loss"),
+    tiers(
+        itertools.product(["two", "three"], LOSSES),
+        lambda case: (case[0] == "two") == (case[1] in ("hinge", "squared_hinge")),
+    ),
+)
 def test_decisions_probabilities_and_predictions_agree(request, classes, loss):
     X, y = request.getfixturevalue(classes)
     model = fitted((X, y), loss=loss)

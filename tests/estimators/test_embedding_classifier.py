@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from contract import contract
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
@@ -21,7 +22,6 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
 from tiers import tiers
 
 from representer import EmbeddingClassifier, load
@@ -68,24 +68,10 @@ CHECKED = {
 }
 
 
-def _expected(estimator):
-    return next(expected for model, expected in CHECKED.values() if repr(model) == repr(estimator))
-
-
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.filterwarnings("ignore:The search over hyperparameters ended at a bound")
-@parametrize_with_checks([CHECKED["default"][0]], expected_failed_checks=_expected)
+@contract(CHECKED, quick=["default"])
 def test_scikit_learn_contract(estimator, check):
-    check(estimator)
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.filterwarnings("ignore:The search over hyperparameters ended at a bound")
-@parametrize_with_checks(
-    [CHECKED[name][0] for name in ("paper", "adam", "precomputed")], expected_failed_checks=_expected
-)
-def test_scikit_learn_contract_of_other_models(estimator, check):
     check(estimator)
 
 

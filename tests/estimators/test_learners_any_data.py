@@ -15,6 +15,7 @@ from sklearn.linear_model import Ridge, SGDClassifier
 from sklearn.model_selection import KFold, cross_val_predict, cross_val_score
 from sklearn.svm import SVC
 from sklearn.utils import get_tags
+from tiers import tiers
 
 from representer import OperatorRidge
 from representer.approximation import Nystroem
@@ -65,18 +66,21 @@ SERIES = [values for _, values in CURVES]
 # -- precision --------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("kernel", "X"),
-    [
-        (Delta(), LABELS),
-        (Spectrum(2).normalized(), WORDS),
-        (Edit("auto"), WORDS),
-        (Callable(lambda x, y: float(x == y)), LABELS),
-        (RandomWalk("auto"), GRAPHS),
-        (MeanMap(Gaussian("auto"), Gaussian("median")), BAGS),
-        (Columns({"word": Spectrum(1), "size": Gaussian(2.0)}, weights="auto"), RECORDS),
-        ("auto" * Spectrum(1).centered() + 1.0, WORDS),
-        (Separate([Spectrum(1), Spectrum((1, 2))]), WORDS),
-        (Decomposable(Spectrum(1), Dense([[2.0, 1.0], [1.0, 2.0]])) + Decomposable(Spectrum(2)), WORDS),
-    ],
+    tiers(
+        [
+            (Delta(), LABELS),
+            (Spectrum(2).normalized(), WORDS),
+            (Edit("auto"), WORDS),
+            (Callable(lambda x, y: float(x == y)), LABELS),
+            (RandomWalk("auto"), GRAPHS),
+            (MeanMap(Gaussian("auto"), Gaussian("median")), BAGS),
+            (Columns({"word": Spectrum(1), "size": Gaussian(2.0)}, weights="auto"), RECORDS),
+            ("auto" * Spectrum(1).centered() + 1.0, WORDS),
+            (Separate([Spectrum(1), Spectrum((1, 2))]), WORDS),
+            (Decomposable(Spectrum(1), Dense([[2.0, 1.0], [1.0, 2.0]])) + Decomposable(Spectrum(2)), WORDS),
+        ],
+        lambda case: not isinstance(case[0], Callable | RandomWalk | Columns),
+    ),
     ids=lambda value: repr(value)[:40] if isinstance(value, Kernel) else "",
 )
 def test_single_precision(kernel: Any, X: Any) -> None:
@@ -198,6 +202,7 @@ def test_the_criterion_is_that_of_the_repaired_matrix(alpha: Any) -> None:
     assert model.criterion_value_ == pytest.approx(refitted.criterion_value_, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_an_edit_kernel_is_learned_through_indefinite_matrices() -> None:
     strings = [word * k for word in WORDS[:20] for k in (1, 2)]
     y = np.array([float(len(s)) for s in strings])
@@ -236,15 +241,17 @@ FORMS = [sparse.csr_array, sparse.csr_matrix, sparse.csc_array, sparse.coo_array
 
 @pytest.mark.parametrize(
     ("kernel", "data"),
-    [
-        (Tanimoto(), BITS),
-        ("tanimoto", BITS),
-        (MinMax(), COUNTS),
-        ("auto" * Tanimoto() + 0.5, BITS),
-        (Tanimoto().centered() * Tanimoto(), BITS),
-        (Separate([Tanimoto(), 2.0 * MinMax()]), COUNTS),
-    ],
-    ids=lambda value: "" if isinstance(value, np.ndarray) else repr(value),
+    tiers(
+        {
+            "tanimoto": (Tanimoto(), BITS),
+            "word": ("tanimoto", BITS),
+            "minmax": (MinMax(), COUNTS),
+            "learned": ("auto" * Tanimoto() + 0.5, BITS),
+            "centred": (Tanimoto().centered() * Tanimoto(), BITS),
+            "separate": (Separate([Tanimoto(), 2.0 * MinMax()]), COUNTS),
+        },
+        lambda name: name in ("word", "minmax", "separate"),
+    ),
 )
 @pytest.mark.filterwarnings("ignore:Standard deviations have few digits")  # of a scale that single precision lets grow
 def test_sparse_fingerprints_give_what_dense_ones_do(kernel: Any, data: np.ndarray) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.base import clone
+from tiers import tiers
 
 from representer import StructuredPredictor
 from representer.approximation import Landmarks, Nystroem, RandomFeatures
@@ -69,7 +70,7 @@ def test_dask_equals_memory(data, operator):
     np.testing.assert_allclose(again.joint_kernel(*pairs), local.joint_kernel(*pairs), atol=1e-8)
 
 
-@pytest.mark.parametrize("alpha", ["auto", 1e-9, 1e-6, 1e-4])
+@pytest.mark.parametrize("alpha", tiers(["auto", 1e-9, 1e-6, 1e-4], lambda alpha: alpha in ("auto", 1e-9)))
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_chunks_and_batches_do_not_matter_where_landmarks_nearly_depend(operator, alpha):
     """Of a wide kernel, coefficients of the landmarks are up to 1e12: scores are right by features of the inputs."""

@@ -65,7 +65,7 @@ def test_a_second_fit_begins_where_the_first_has_ended(name: str) -> None:
     np.testing.assert_allclose(answer(cold), first, rtol=1e-8, atol=1e-10)
 
 
-@pytest.mark.parametrize("name", ["given numbers", "levels"])
+@pytest.mark.parametrize("name", tiers(["regressor", "given numbers", "levels"], lambda name: name != "given numbers"))
 def test_other_samples_of_the_same_shape_are_fine(name: str) -> None:
     model, target = copy.deepcopy(fitted_once(name)), LEARNERS[name][1]
     model.fit(X[:50], None if target is None else target[:50])
@@ -73,7 +73,7 @@ def test_other_samples_of_the_same_shape_are_fine(name: str) -> None:
 
 
 def test_other_shapes_are_refused() -> None:
-    model = copy.deepcopy(fitted_once("given numbers"))
+    model = copy.deepcopy(fitted_once("regressor"))
     with pytest.raises(ValueError, match=r"sizes \[2\], and this one has \[1\].*warm_start=False"):
         model.set_params(layers=[(Gaussian(2.0), 1)]).fit(X, y)
     model.set_params(layers=[(Gaussian(2.0), 2)])

@@ -22,12 +22,9 @@ EXTRAS = ("networkx", "pandas", "rdkit", "matplotlib")
 QUICK = {
     "plot_atoms",
     "plot_clusters_autoencoder",
-    "plot_conditional_embedding",
     "plot_deep_bounds",
     "plot_deep_regression",
-    "plot_embedding_digits",
     "plot_molecule_codes",
-    "plot_strings",
     "plot_structured_operators",
 }
 

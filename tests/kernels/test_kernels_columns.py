@@ -14,6 +14,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
+from tiers import tiers
 
 import naive
 from representer import OperatorRidge
@@ -74,7 +75,7 @@ def oracle(combine: str, weights: list[float]) -> naive.Pairwise:
 
 
 @pytest.mark.parametrize("combine", ["sum", "product"])
-@pytest.mark.parametrize("weights", [1.0, 0.7, WEIGHTS])
+@pytest.mark.parametrize("weights", tiers([1.0, 0.7, WEIGHTS], lambda weights: weights is WEIGHTS))
 def test_columns_is_the_sum_or_product_over_fields(combine: Any, weights: Any) -> None:
     k = oracle(combine, np.broadcast_to(weights, 5).tolist())
     kernel = Columns(KERNELS, combine, weights=weights)

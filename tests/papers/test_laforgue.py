@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from rich.console import Console
+from tiers import tiers
 
 from papers import EXPERIMENTS, reproduce, select
 from papers.claims import lower_in_most
@@ -138,7 +139,7 @@ def test_nmse_is_one_for_the_mean() -> None:
     assert np.allclose(molecules.nmse(y, y), 0.0)
 
 
-@pytest.mark.parametrize("activation", ["sigmoid", "relu"])
+@pytest.mark.parametrize("activation", tiers(["sigmoid", "relu"], lambda activation: activation == "relu"))
 def test_a_dense_autoencoder_learns(activation: str, rng: np.random.Generator) -> None:
     factors = (rng.random((120, 3)) < 0.5).astype(float)
     X = factors[:, [0, 0, 1, 1, 2, 2]]

@@ -88,7 +88,10 @@ def labels(name: str) -> np.ndarray:
     return (y > 0).astype(int) if name in ("batches", "classes", "classifier") else y
 
 
-@pytest.mark.parametrize("name", tiers(list(LEARNERS), lambda name: name not in ("three layers", "huber")))
+LONG = ("three layers", "huber", "deep", "classifier", "levels by Newton")
+
+
+@pytest.mark.parametrize("name", tiers(list(LEARNERS), lambda name: name not in LONG))
 def test_a_fit_goes_on_where_it_was_killed(name: str, tmp_path: Path, monkeypatch) -> None:
     """At any question: the answers before are those of the file, and the model is the same to the last digits."""
     model = clone(LEARNERS[name]).set_params(random_state=0)

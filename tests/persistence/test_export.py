@@ -7,6 +7,7 @@ import io
 import numpy as np
 import pytest
 import torch
+from tiers import tiers
 
 from representer import (
     ConditionalMeanEmbedding,
@@ -74,7 +75,7 @@ def fitted(model, target):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", tiers(list(CASES), lambda name: name not in ("deep", "default")))
 def test_a_network_has_the_values_of_the_learner(name: str) -> None:
     model, target, method = CASES[name]
     model = fitted(model, target)
@@ -107,9 +108,7 @@ LEVELS = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] if name == "coupled" else []) for name in LEVELS]
-)
+@pytest.mark.parametrize("name", tiers(list(LEVELS), lambda name: name not in ("coupled", "levelwise")))
 def test_levels_become_a_network_that_is_exported(name: str) -> None:
     """An exported program takes steps of a fixed number: new samples near the others need no more."""
     model = LEVELS[name].fit(X)
@@ -165,7 +164,7 @@ KERNELS = {
 }
 
 
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("name", tiers(list(KERNELS), lambda name: name in ("sum", "matern", "ard")))
 def test_exported_programs_have_the_values_of_the_learner(name: str) -> None:
     """What torch.export writes to a file runs for any number of rows, and without this library."""
     model = OperatorRidge(KERNELS[name], alpha=1e-2).fit(X, Y)
