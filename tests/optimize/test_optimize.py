@@ -357,12 +357,8 @@ def test_race_ranks_by_predicted_value_and_drops_the_hopeless():
     values = [float(i) for i in range(50)]
     slopes = [-0.9] * 49 + [-100.0]  # the last predicts -1, the others almost their value
     best = [50.0] * 40 + [-1.0] + [50.0] * 9  # restart 40 saw the best
-    assert survivors(values, slopes, best) == [*range(31), 40, 49]
-    assert survivors(values, slopes, best, ended=[7]) == [
-        *range(31),
-        40,
-        49,
-    ]  # at 50, which all may still beat
+    assert survivors(values, slopes, best) == [*range(24), 40, 49]  # half of them, and the best so far
+    assert survivors(values, slopes, best, ended=[7]) == [*range(24), 40, 49]  # at 50, which all may still beat
     assert survivors(values, slopes, best, ended=[40]) == [40, 49]  # at -1, which only the last may beat
 
 

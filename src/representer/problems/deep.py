@@ -1100,13 +1100,16 @@ class DeepRegression(Problem):
         if problem.chain is None:
             point = problem.Y.new_zeros(0)
             return InnerSolution(problem, point, problem.value(point[None]).item())
+        images, race = self.last_images if choice.images is None else choice.images, None
+        if images is None and self._races_on_some and settings.n_restarts > 1 and not choice.interrupted:
+            images, race = self._raced(composition, settings, generator)
+            settings = replace(settings, n_restarts=1)
         starts = self.starts(problem, settings.n_restarts, generator)
-        images = self.last_images if choice.images is None else choice.images
         if images is not None:
             warm = flat(problem.chain.project(images))[None]
-            starts = warm if self.last_images is not None else torch.cat([warm, starts])[: max(2, settings.n_restarts)]
-        if choice.interrupted:
-            return InnerSolution(problem, starts[0], problem.value(starts[:1]).item())
+            starts = warm if self.last_images is not None else torch.cat([warm, starts])[: settings.n_restarts]
+        if choice.interrupted or (race is not None and race.interrupted):
+            return InnerSolution(problem, starts[0], problem.value(starts[:1]).item(), race)
         if not loss.squared and loss.learnable and len(starts) > 1:
             proxy = self.problem(composition, loss.proxy().fit())
             quiet = replace(settings, callback=keep_going)
@@ -1116,6 +1119,24 @@ class DeepRegression(Problem):
                 return InnerSolution(problem, result.point, problem.value(starts).item(), result)
         result = self.minimise(problem, starts, settings, description="objective")
         return InnerSolution(problem, result.point, result.value, result)
+
+    @property
+    def _races_on_some(self) -> bool:
+        """Do restarts race on some of the samples? Each evaluation of an exact fit to all factors a matrix (n, n)."""
+        return self.scope.spans_all and len(self.splits.rows) < len(self.seen)
+
+    def _raced(
+        self, composition: Composition, settings: SearchSettings, generator: torch.Generator
+    ) -> tuple[list[Tensor], OptimizeResult]:
+        """Images of all samples under the inner layers that are best for those that a search looks at."""
+        problem = DeepProblem(composition, *self._searched, self.model.loss.proxy().fit())
+        assert problem.chain is not None
+        starts = self.starts(problem, settings.n_restarts, generator)
+        quiet = replace(settings, tol=max(settings.tol, EXPLORE_TOL), callback=keep_going)
+        result = self.minimise(problem, starts, quiet, description="restarts")
+        pairwise = self.composition.input_kernel.domain == "gram"
+        everyone = self.kernel_data[:, self.splits.rows] if pairwise else self.kernel_data
+        return problem.chain.evaluate(problem.chain.split(result.point), everyone), result
 
     def refits(
         self, composition: Composition, images: Sequence[Tensor], settings: SearchSettings, *, searched: bool = True
