@@ -545,10 +545,15 @@ def test_a_radial_outer_kernel_of_one_dimension_is_multilayer_multiple_kernel_le
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("layers", [[AFFINE], [AFFINE, Layer(Gaussian(1.0), 2, 1e-3)]], ids=["small", "large"])
 def test_standard_deviation_is_that_of_a_gaussian_process_on_the_images(data, rng, layers, intercept):
-    """With an intercept, one of a prior so wide that it might as well be flat."""
+    """With an intercept, one of a prior so wide that it might as well be flat.
+
+    Many unknowns are fitted to noise: refits without a fold then miss by far more than leave-one-out of the outer
+    function.
+    """
     X, y = data
+    y = y if len(layers) == 1 else rng.normal(size=len(X))
     n, new = len(X), rng.uniform(-1, 1, (6, 2))
-    model = fitted(data, layers, fit_intercept=intercept)
+    model = fitted((X, y), layers, fit_intercept=intercept)
     k, noise, flat = model.deep_kernel_, n * model.alpha_, 1e6 * intercept
     W, cross = k(X).numpy() + noise * np.eye(n), k(new, X).numpy()
     explained = np.sum((cross + flat) * np.linalg.solve(W + flat, (cross + flat).T).T, 1)
@@ -563,7 +568,7 @@ def test_standard_deviation_is_that_of_a_gaussian_process_on_the_images(data, rn
         squares = np.minimum(residuals**2 * np.diag(P), 25.0 * ratio[0])  # those beyond five deviations count as five
         np.testing.assert_allclose(ratio[0], np.mean(squares), rtol=1e-4)
     else:
-        assert ratio[0] > np.mean((P @ (y - model.intercept_)) ** 2 / np.diag(P))  # refits miss by more
+        assert ratio[0] > 1.3 * np.mean((P @ (y - model.intercept_)) ** 2 / np.diag(P))
 
 
 def test_intervals_cover_new_observations(rng):

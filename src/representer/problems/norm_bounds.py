@@ -166,6 +166,7 @@ def norm_multiplier(norm: Callable[[float], float], bound: float, *, start: floa
 
     Examples
     --------
+    >>> from representer.problems.norm_bounds import norm_multiplier
     >>> round(norm_multiplier(lambda alpha: 1.0 / (1.0 + alpha), 0.25, start=1.0, least=1e-9), 6)
     3.0
     """
