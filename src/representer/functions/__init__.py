@@ -1,6 +1,6 @@
 """Functions in a reproducing kernel Hilbert space: Σ_j K(·, z_j) c_j, their norms, and chains of them."""
 
-from representer.functions.base import Expansion, Function, Span
+from representer.functions.base import Expansion, FieldState, Function, Span
 from representer.functions.chain import Chain, Layer
 from representer.functions.composed import (
     Composed,
@@ -32,6 +32,7 @@ __all__ = [
     "FadingFeatures",
     "FeatureFunction",
     "FeatureNetwork",
+    "FieldState",
     "Function",
     "KernelMap",
     "Layer",

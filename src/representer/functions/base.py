@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from html import escape
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -44,12 +44,24 @@ class Span:
     weights: np.ndarray | None = None
 
 
-class Function(ABC):
+class FieldState:
+    """A frozen dataclass whose state, where it is copied or stored, are its fields.
+
+    What it computes once to save time is a ``cached_property``, which is no part of the state.
+    """
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+
+
+class Function(FieldState, ABC):
     """A function of an RKHS; a subclass is a frozen dataclass of kernels, other functions and arrays.
 
     A learner keeps functions of NumPy arrays with a ``Representation`` that says how they become tensors; inside of a
-    problem the same classes hold tensors. What a function computes once to save time is a ``cached_property``, which is
-    no part of the state.
+    problem the same classes hold tensors.
     """
 
     @abstractmethod
@@ -109,23 +121,8 @@ class Function(ABC):
 
     def _repr_html_(self) -> str:
         """The function in a notebook: its kernels as trees, functions inside of it, and the shapes of its arrays."""
-        rows = "".join(_field_html(name, value) for name, value in self.state().items() if value is not None)
+        rows = "".join(_field_html(name, value) for name, value in self.__getstate__().items() if value is not None)
         return f"<div style='font-size:.9em'><b>{type(self).__name__}</b><ul style='margin:0'>{rows}</ul></div>"
-
-    def state(self) -> dict[str, Any]:
-        """The fields, which make the function again (``from_state``)."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
-
-    @classmethod
-    def from_state(cls, state: dict[str, Any]) -> Self:
-        """The function with these fields."""
-        return cls(**state)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return self.state()
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
 
 
 def _field_html(name: str, value: Any) -> str:

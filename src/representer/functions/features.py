@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol, Self
 
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from representer.approximation import Approximation, FeatureMap, LandmarkFeatures, PositivePart
-from representer.functions.base import Function, Span, in_units
+from representer.functions.base import FieldState, Function, Span, in_units
 from representer.kernels import Kernel
 from representer.linalg import Cholesky, by_rows, row_blocks
 from representer.operators import Adapted, Representation, original, silent_repairs
@@ -49,7 +49,7 @@ class KernelMap(FeatureMap):
 
 
 @dataclass(frozen=True)
-class StoredFeatures:
+class StoredFeatures(FieldState):
     """The feature map of a fitted learner as it is stored; the map itself is made when it is first asked for.
 
     Parameters
@@ -149,12 +149,6 @@ class StoredFeatures:
     def inputs(self, X: Data) -> Data:
         """Checked inputs as the map takes them."""
         return self.representation.inputs(self._adapted, X)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in fields(self)}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, Self
 
@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.functions import Chain, Composed, Expansion, Layer
+from representer.functions import Chain, Composed, Expansion, FieldState, Layer
 from representer.functions.chain import pivot_candidates
 from representer.kernels import Functional, Kernel, Linear
 from representer.linalg import Cholesky, factorize, pivoted_cholesky, row_blocks, shifted
@@ -249,7 +249,7 @@ class KernelSpace:
 
 
 @dataclass(frozen=True)
-class StoredSpace:
+class StoredSpace(FieldState):
     """A ``KernelSpace`` of arrays; the tensors are made when they are first asked for."""
 
     kernel: Kernel
@@ -266,12 +266,6 @@ class StoredSpace:
         points = how.inputs(self.kernel, self.points)
         cholesky = Cholesky(factor, factor.new_zeros(()))
         return KernelSpace(self.kernel, torch.from_numpy(self.pivots), points, cholesky)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in fields(self)}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
 
 
 TargetSpace = FeatureSpace | KernelSpace

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from representer.approximation import Approximation, LandmarkFeatures, landmark_features
-from representer.functions import Composed
+from representer.functions import Composed, FieldState
 from representer.kernels import Linear
 from representer.linalg import by_rows
 from representer.operators import Decomposable, OperatorKernel, Projected, repaired_gram, replicates, silent_repairs
@@ -115,7 +115,7 @@ class Refits:
 
 
 @dataclass(frozen=True)
-class DeepSpread:
+class DeepSpread(FieldState):
     """What the standard deviations of a deep regression need, as arrays; they are computed when they are asked for.
 
     Leave-one-out holds the inner layers fixed, and would not see that large ones adapt to samples: then ``refits`` say
@@ -132,12 +132,6 @@ class DeepSpread:
     refits: Refits | None
     groups: np.ndarray | None = None
     replicated: tuple[np.ndarray, np.ndarray] | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in fields(self)}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
 
     def deviation(self, Z: Tensor) -> Tensor:
         """The standard deviation (m, p) of new observations at the images Z."""

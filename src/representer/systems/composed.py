@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.functions import Composed, Expansion, Stacked, StoredFeatures
+from representer.functions import Composed, Expansion, FieldState, Stacked, StoredFeatures
 from representer.linalg import factorize
 from representer.operators import Decomposable, repaired_gram, silent_repairs
 from representer.samples import Block, Data, HeldSamples, Samples, plain
@@ -126,7 +126,7 @@ def interpolation_error(function: Composed | Stacked) -> float | None:
 
 
 @dataclass(frozen=True)
-class StackedSystem(System):
+class StackedSystem(FieldState, System):
     """The systems of the members, each with its own alpha, and their weights.
 
     Parameters
@@ -301,9 +301,3 @@ class StackedSystem(System):
         """The variance of a mixture: the mean of its variances plus the variance of its means."""
         values = torch.stack(means).to(variances[0])
         return self.mean([v + (value - self.mean(means)) ** 2 for v, value in zip(variances, values, strict=True)])
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in fields(self)}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from representer.approximation import Approximation, FeatureMap, Landmarks, Nystroem, approximation_error
-from representer.functions import ConditionalEmbedding, FadingFeatures, FeatureFunction, StoredFeatures
+from representer.functions import ConditionalEmbedding, FadingFeatures, FeatureFunction, FieldState, StoredFeatures
 from representer.functions.conditional import best_bandwidth, middle, proper
 from representer.kernels import Kernel, is_bounded
 from representer.linalg import (
@@ -54,7 +54,7 @@ class EmbeddingRisk(NamedTuple):
 
 # -- weights of all samples -------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
-class WeightSystem(System):
+class WeightSystem(FieldState, System):
     """The exact regression of unit targets: what it says of sample i is a row of weights of all samples.
 
     Parameters
@@ -72,12 +72,6 @@ class WeightSystem(System):
     weights: SampleWeights
     alpha: float
     groups: np.ndarray | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in fields(self)}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
 
     def function(self) -> ConditionalEmbedding:
         """The fitted embedding x ↦ μ_x with the weights of this system."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -24,7 +24,7 @@ from representer.approximation import (
     approximation_error,
     landmark_features,
 )
-from representer.functions import Expansion, FeatureFunction, Function, KernelMap, StoredFeatures
+from representer.functions import Expansion, FeatureFunction, FieldState, Function, KernelMap, StoredFeatures
 from representer.kernels import Linear
 from representer.linalg import by_rows, note_residual, require, room_beside_sums, row_blocks
 from representer.notices import NumericalWarning, warn
@@ -65,7 +65,7 @@ DEVIATION_DIGITS = 0.25
 
 
 @dataclass(frozen=True, kw_only=True)
-class FittedSystem(System):
+class FittedSystem(FieldState, System):
     """A system as a learner keeps it: a value of arrays; what it computes once to save time is no part of its state.
 
     Parameters
@@ -247,12 +247,6 @@ class FittedSystem(System):
     def at_rest(self) -> Self:
         """The system as a learner keeps it, without matrices of all samples."""
         return self
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in fields(self)}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
 
 
 @dataclass(frozen=True)

@@ -15,16 +15,15 @@ columns and the rows of R by √w_i, and n is then their sum.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from representer.approximation import Approximation, FeatureMap, Landmarks, Nystroem, independent
-from representer.functions import EmbeddingFunction, Expansion, FeatureFunction, StoredFeatures
+from representer.functions import EmbeddingFunction, Expansion, FeatureFunction, FieldState, StoredFeatures
 from representer.kernels import Kernel, Linear
 from representer.linalg import (
     BLOCK_BYTES,
@@ -805,7 +804,7 @@ def output_factor(kernel: Kernel, Y: Data, like: Tensor) -> tuple[Tensor, Tensor
 
 # -- the system of a fit ----------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
-class StructuredSystem(System):
+class StructuredSystem(FieldState, System):
     """The regression of a fitted predictor: a value of arrays, which factors itself when it is first asked.
 
     What it says of single outputs is said in the coordinates where the operator is diagonal, or in the weights that
@@ -834,12 +833,6 @@ class StructuredSystem(System):
     targets: StoredFeatures | None = None
     sums: NormalSums | None = None
     held: np.ndarray | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in fields(self)}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
 
     @cached_property
     def pairs(self) -> Pairs:

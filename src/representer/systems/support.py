@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.functions import Function, Span, Stacked
+from representer.functions import FieldState, Function, Span, Stacked
 from representer.kernels import is_bounded
 from representer.linalg import by_rows, cached_bytes
 from representer.operators import Adapted
@@ -28,7 +28,7 @@ KEPT_FACTOR = 2000
 
 
 @dataclass(frozen=True)
-class PointSupport:
+class PointSupport(FieldState):
     """s(x) = k_xᵀ(K + N)⁻¹k_x / k(x, x) of points with the noise N: 1 − variance/k(x, x) of a Gaussian process.
 
     Parameters
@@ -117,12 +117,6 @@ class PointSupport:
         """The same without a large factor."""
         return self if len(self) <= KEPT_FACTOR else replace(self, weights=replace(self.weights))
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in fields(self)}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-
 
 def _share(explained: Tensor, diagonal: Tensor) -> Tensor:
     """The quotient between 0 and 1; nothing is explained of k(x, x) = 0."""
@@ -130,7 +124,7 @@ def _share(explained: Tensor, diagonal: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Support:
+class Support(FieldState):
     """The support of inputs by the samples of a fit: of a stack by its weights, of layers the least of theirs.
 
     Parameters
@@ -227,12 +221,6 @@ class Support:
     def at_rest(self) -> Support:
         """The same without large matrices, which are computed again when they are needed."""
         return replace(self, parts=tuple(part.at_rest() for part in self.parts))
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in fields(self)}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
 
 
 def point_support(
