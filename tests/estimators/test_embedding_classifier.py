@@ -41,7 +41,7 @@ from representer.kernels import (
 )
 from representer.objectives import LeaveOneOutRisk
 from representer.preimage.probabilities import EmbeddingCalibration, calibrate_embedding
-from representer.problems import class_embedding
+from representer.problems import embedding
 from representer.problems.embedding import EmbeddingSearch, held_out_rows
 
 PAPER = {"criterion": "rademacher", "fit_intercept": False, "shrinkage": 0.0, "calibration": None}
@@ -185,7 +185,7 @@ def search_of(model, X, y, monkeypatch):
             caught.append(self)
             return super().search()
 
-    monkeypatch.setattr(class_embedding, "EmbeddingSearch", Caught)
+    monkeypatch.setattr(embedding, "EmbeddingSearch", Caught)
     quiet(model, X, y)
     return caught[0]
 

@@ -16,10 +16,12 @@ from representer.functions import Expansion, FeatureFunction, Function, Stacked
 from representer.kernels import Kernel, Stationary
 from representer.objectives import HeldOutRisk, LeaveOneOutRisk, RademacherBound
 from representer.objectives.risk import ClassRisk, Observer
-from representer.operators import Decomposable, original, silent_repairs
-from representer.optimize import Choice, Problem
+from representer.operators import Decomposable, original
+from representer.optimize import Choice
 from representer.preimage.probabilities import EmbeddingCalibration, FarField, calibrate_embedding, far_field
 from representer.problems.embedding import (
+    LARGEST_BATCH,
+    EmbeddingProblem,
     EmbeddingSearch,
     EmbeddingSettings,
     InputGram,
@@ -28,11 +30,9 @@ from representer.problems.embedding import (
 from representer.problems.stack import LogLoss, StackProblem, StackSolution
 from representer.samples import Block, plain
 from representer.samples import rows as limits
-from representer.systems import FittedSystem, Scope, StackedSystem, ridge_system
+from representer.systems import FittedSystem, StackedSystem, ridge_system
 from representer.systems.support import Support
 
-# Beyond it, hyperparameters are learned on a subset: they are few, and a search costs many factorisations.
-LARGEST_BATCH = 1500
 CRITERIA = ("loo", "rademacher", "erm", "validation")
 
 
@@ -143,24 +143,10 @@ class ClassSolution:
     far_field: FarField | None = None
 
 
-class ClassProblem(Problem):
+class ClassProblem(EmbeddingProblem):
     """min over f and b of the weighted mean of ‖e(y_i) − f(x_i) − b‖² plus alpha‖f‖², with one-hot labels e(y)."""
 
     model: ClassModel
-
-    @cached_property
-    def scope(self) -> Scope:
-        """Which samples are looked at, and what spans f."""
-        return Scope.of(self.model.approximation, self.samples.n)
-
-    @cached_property
-    def _adapted(self) -> Kernel:
-        return self.representation.adapted(self.model.kernel, repair=self.scope.spans_all)
-
-    @property
-    def free(self) -> list[str]:
-        """The names of the hyperparameters that are left to the search."""
-        return self._adapted.free() if self.model.criterion is not None else []
 
     # -- the search ---------------------------------------------------------------------------------------------------
     @cached_property
@@ -173,7 +159,7 @@ class ClassProblem(Problem):
         self.scope.check(kernel, samples.n)
         rows = self.scope.rows(samples, limits.SEARCH_LIMIT, self.seed)
         self.scope.read_ahead(samples, rows, self.seed)  # those that are held later are the first of them
-        block = samples.rows(rows).positive_part(pairwise=kernel.domain == "gram")
+        block = samples.rows(rows).positive_part(pairwise=self.pairwise)
         return self._adapted.resolve(block.X), block
 
     def _batch(self, n: int) -> int:
@@ -191,7 +177,7 @@ class ClassProblem(Problem):
     def choose(self, settings: EmbeddingSettings) -> Choice:
         """What is free, chosen by the criterion; what is fixed stays."""
         model, (kernel, block) = self.model, self._seen
-        inputs = InputGram(block.X, kernel.domain == "gram")
+        inputs = InputGram(block.X, self.pairwise)
         self._require_memory(inputs)
         if model.criterion is None:
             n = len(self.samples.weighty())
@@ -200,14 +186,9 @@ class ClassProblem(Problem):
             return Choice(kernel, model.alpha)
         return self._search(settings).search()
 
-    def value_and_gradient(self, points: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """The criterion and its gradient at points (b, m) of logarithms, counted from where the data put them."""
-        return self._search(EmbeddingSettings()).value_and_gradient(points, rows)
-
     def _search(self, settings: EmbeddingSettings) -> EmbeddingSearch:
-        """The criterion of the samples that a search looks at, as a function of what is free."""
         model, (kernel, block) = self.model, self._seen
-        inputs = InputGram(block.X, kernel.domain == "gram")
+        inputs = InputGram(block.X, self.pairwise)
         inputs, block = _some(inputs, block, self.scope.search_size(inputs.n), settings.seed)
         inputs = replace(inputs, features=self.scope.moved(kernel, inputs.X, settings.seed))
         size = self._batch(inputs.n)
@@ -219,24 +200,12 @@ class ClassProblem(Problem):
             solver = "lbfgs" if model.batch_size == "auto" or size == inputs.n else "adam"
         if solver == "lbfgs" and size < inputs.n:
             inputs, block = _some(inputs, block, size, settings.seed)
-        if not self.free:
-            with silent_repairs():  # the fit speaks of the last Gram matrix
-                inputs = inputs.fixed(kernel)
-        whole = dict[str, ClassRisk]()
-
-        def objective(rows: Tensor | None, observer: Observer) -> ClassRisk:
-            if rows is not None:
-                labels = replace(block, X=block.Y).rows(rows.cpu().numpy())  # the inputs are not asked for
-                if labels.groups is not None and len(labels.groups.unique()) < 2:  # nothing would be left of the batch
-                    labels = replace(labels, groups=None)
-                return model.objective(kernel, labels, settings.seed, observer)
-            if not whole:
-                whole["all"] = model.objective(kernel, block, settings.seed, observer)
-            return whole["all"]
-
         settings = replace(settings, solver=solver, batch_size=size if size < inputs.n else None)
-        like = torch.zeros((), dtype=self.representation.dtype, device=self.representation.device)
-        return EmbeddingSearch(inputs, kernel, self.free, model.alpha, objective, settings, like)
+
+        def criterion(labels: Block, observer: Observer) -> ClassRisk:
+            return model.objective(kernel, labels, settings.seed, observer)
+
+        return self._search_by(criterion, inputs, kernel, replace(block, X=block.Y), settings)
 
     # -- the solution -------------------------------------------------------------------------------------------------
     def solve(self, choice: Choice) -> ClassSolution:

@@ -16,9 +16,11 @@ from representer.functions import ConditionalEmbedding, Embedding
 from representer.kernels import Gaussian, Kernel, Laplacian
 from representer.objectives import EmbeddingBound, HeldOut, LeaveOneOut
 from representer.objectives.squared import SquaredLoss
-from representer.operators import Representation, silent_repairs
-from representer.optimize import Choice, Problem, least_error, system_alpha
+from representer.operators import Representation
+from representer.optimize import Choice, least_error, system_alpha
 from representer.problems.embedding import (
+    LARGEST_BATCH,
+    EmbeddingProblem,
     EmbeddingSearch,
     EmbeddingSettings,
     InputGram,
@@ -35,8 +37,6 @@ from representer.systems.conditional import (
     searched_factor,
 )
 
-# Beyond it, hyperparameters of an exact fit are learned on a random subset.
-LARGEST_BATCH = 1500
 # The kernels of targets on a line that are compared, in median distances: the loss of a wide Laplacian one is CRPS,
 # that of a narrow Gaussian one looks at densities.
 WIDE, NARROW = 8.0, 0.25
@@ -71,9 +71,9 @@ class ConditionalModel:
     approximation: Any = None
     memory_limit: Any = None
 
-    def objective(self, R: Tensor, block: Block, seed: int) -> SquaredLoss:
-        """The criterion of samples whose targets, elements of an RKHS, are the rows of R."""
-        weights = block.weights
+    def objective(self, block: Block, seed: int) -> SquaredLoss:
+        """The criterion of samples whose targets are coordinates of elements of an RKHS."""
+        R, weights = block.Y, block.weights
         options: dict[str, Any] = {"alpha": 1.0, "intercept": self.intercept, "sample_weight": weights}
         if self.criterion == "loo":
             return LeaveOneOut(R, groups=block.groups, **options)
@@ -95,7 +95,7 @@ class ConditionalSolution:
     log_densities: Tensor | None = None
 
 
-class ConditionalProblem(Problem):
+class ConditionalProblem(EmbeddingProblem):
     """min over f and b of the weighted mean of ‖l(y_i, ·) − f(x_i) − b‖² plus alpha‖f‖².
 
     Parameters
@@ -138,20 +138,11 @@ class ConditionalProblem(Problem):
         """Which samples are looked at, and what spans f."""
         return Scope.of(self.pair, self.samples.n)
 
-    @cached_property
-    def _adapted(self) -> Kernel:
-        return self.representation.adapted(self.model.kernel, repair=self.scope.spans_all)
-
-    @property
-    def free(self) -> list[str]:
-        """The names of the hyperparameters that are left to the search."""
-        return self._adapted.free() if self.model.criterion is not None else []
-
     # -- the samples of a search --------------------------------------------------------------------------------------
     def _read(self, rows: np.ndarray) -> Block:
         """Samples of positive weight, with their numbers in the place of targets."""
         block = replace(self.samples.rows(rows), Y=torch.from_numpy(rows))
-        return block.positive_part(pairwise=self.model.kernel.domain == "gram")
+        return block.positive_part(pairwise=self.pairwise)
 
     @cached_property
     def _block(self) -> Block:
@@ -184,7 +175,7 @@ class ConditionalProblem(Problem):
 
     @cached_property
     def _inputs(self) -> InputGram:
-        return InputGram(self._block.X, self.model.kernel.domain == "gram")
+        return InputGram(self._block.X, self.pairwise)
 
     # -- the search ---------------------------------------------------------------------------------------------------
     def choose(self, settings: EmbeddingSettings) -> Choice:
@@ -199,14 +190,10 @@ class ConditionalProblem(Problem):
             return Choice(self.kernel, alpha)
         return self._search(settings).search()
 
-    def value_and_gradient(self, points: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """The logarithm of the criterion and its gradient at points (b, m), counted from where the data put them."""
-        return self._search(EmbeddingSettings(seed=self.seed)).value_and_gradient(points, rows)
-
     def _search(self, settings: EmbeddingSettings) -> EmbeddingSearch:
-        """The criterion of the samples that a search looks at, as a function of what is free."""
-        model, kernel, block, R = self.model, self.kernel, self._block, self._factor
-        inputs = self._inputs
+        """That of the logarithm of the criterion."""
+        model, kernel, inputs = self.model, self.kernel, self._inputs
+        block = replace(self._block, X=self._factor, Y=self._factor)
         if inputs.n > LARGEST_BATCH:
             if block.groups is None:
                 order = torch.randperm(inputs.n, generator=torch.Generator().manual_seed(settings.seed))
@@ -214,30 +201,20 @@ class ConditionalProblem(Problem):
             else:
                 labels = block.groups.cpu().numpy()
                 index = torch.from_numpy(limits.sample_groups(labels, LARGEST_BATCH, settings.seed))
-            inputs, R, block = inputs.rows(index), R[index], replace(block, X=R, Y=R).rows(index.numpy())
+            inputs, block = inputs.rows(index), block.rows(index.numpy())
         inputs = inputs.by_features(kernel, limit=inputs.n)
-        if not self.free:
-            with silent_repairs():
-                inputs = inputs.fixed(kernel)
-        whole = dict[str, SquaredLoss]()
 
-        def objective(rows: Tensor | None, observer: object) -> SquaredLoss:
-            if rows is not None:
-                part = replace(block, X=R, Y=R).rows(rows.cpu().numpy())
-                return model.objective(part.X, part, settings.seed)
-            if not whole:
-                whole["all"] = model.objective(R, block, settings.seed)
-            return whole["all"]
+        def criterion(labels: Block, _: object) -> SquaredLoss:
+            return model.objective(labels, settings.seed)
 
-        like = torch.zeros((), dtype=self.representation.dtype, device=self.representation.device)
-        return EmbeddingSearch(inputs, kernel, self.free, model.alpha, objective, settings, like, logarithm=True)
+        return self._search_by(criterion, inputs, kernel, block, settings, logarithm=True)
 
     # -- the solution -------------------------------------------------------------------------------------------------
     def solve(self, choice: Choice) -> ConditionalSolution:
         """The embedding and its system at the chosen kernel; alpha, too, unless the sums of a fit choose it."""
         model, scale = self.model, None
         if model.criterion is None and model.alpha is None:
-            scale = InputGram(self._typical.X, self.model.kernel.domain == "gram").scale(choice.model)
+            scale = InputGram(self._typical.X, self.pairwise).scale(choice.model)
         by_search = model.criterion not in (None, "loo") and model.alpha is None
         with torch.no_grad():
             system = conditional_system(

@@ -648,7 +648,7 @@ class DeepRegression(Problem):
     @cached_property
     def seen(self) -> SeenSamples:
         """The samples that the inner layers see."""
-        pairwise, how = self.model.kernel.domain == "gram", self.representation
+        pairwise, how = self.pairwise, self.representation
         source, numbers = self.samples.positive_part(pairwise=pairwise), self.samples.weighty()
         everyone = self.model.whole and source.held is not None
         rows = self.scope.rows(source, source.n if everyone else limits.INNER_ROWS, self.seed)
@@ -665,7 +665,7 @@ class DeepRegression(Problem):
     def data(self) -> Data:
         """The prepared inputs; a Gram matrix is repaired if need be."""
         X = self.seen.block.X
-        return repair_gram(X) if self.model.kernel.domain == "gram" else X
+        return repair_gram(X) if self.pairwise else X
 
     @cached_property
     def targets(self) -> KnownTargets:

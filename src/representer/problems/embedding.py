@@ -1,10 +1,12 @@
-"""The ridge problem of an embedding, and the search over its hyperparameters: what is free in the kernel, and alpha."""
+"""What problems of embeddings share: the search over their hyperparameters, what is free in the kernel, and alpha."""
 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,10 +18,22 @@ from representer.linalg import NotPositiveDefiniteError, recycling
 from representer.notices import warn
 from representer.objectives.squared import OnFactor, SquaredLoss
 from representer.operators import Adapted, original, repaired_gram, silent_repairs
-from representer.optimize import Choice, HistoryEntry, OptimizeResult, SearchSettings, adam, lbfgs, random_starts
-from representer.samples import Data, count, digest, plain, remembered, take
+from representer.optimize import (
+    Choice,
+    HistoryEntry,
+    OptimizeResult,
+    Problem,
+    SearchSettings,
+    adam,
+    lbfgs,
+    random_starts,
+)
+from representer.samples import Block, Data, count, digest, plain, remembered, take
+from representer.systems import Scope
 from representer.values import Constraint, Positive, argument_repr
 
+# Beyond it, hyperparameters are learned on a subset: they are few, and a search costs many factorisations.
+LARGEST_BATCH = 1500
 # A positive hyperparameter stays within this factor of where the data put it: beyond it a feature is irrelevant, or
 # every sample is an island, to six digits.
 LARGEST_FACTOR = 1e4
@@ -553,3 +567,64 @@ class EmbeddingSearch:
                 f"The search over hyperparameters ended at a bound: {', '.join(at_bound)}. The objective has no "
                 "minimum inside: nothing explains the targets, or everything does. Check the data, or fix the number."
             )
+
+
+# -- the problems -----------------------------------------------------------------------------------------------------
+class EmbeddingProblem(Problem):
+    """min over f and b of the weighted mean of ‖φ(y_i) − f(x_i) − b‖² plus alpha‖f‖² for targets in some space.
+
+    The model says what its ``kernel`` is, its ``alpha``, its ``criterion`` (None: nothing is learned), and its
+    ``approximation``.
+    """
+
+    @cached_property
+    def scope(self) -> Scope:
+        """Which samples are looked at, and what spans f."""
+        return Scope.of(self.model.approximation, self.samples.n)
+
+    @cached_property
+    def _adapted(self) -> Kernel:
+        return self.representation.adapted(self.model.kernel, repair=self.scope.spans_all)
+
+    @property
+    def free(self) -> list[str]:
+        """The names of the hyperparameters that are left to the search."""
+        return self._adapted.free() if self.model.criterion is not None else []
+
+    @abstractmethod
+    def _search(self, settings: EmbeddingSettings) -> EmbeddingSearch:
+        """The criterion of the samples that a search looks at, as a function of what is free."""
+
+    def value_and_gradient(self, points: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """What a search minimises, and its gradient, at points (b, m) that count from where the data put them."""
+        return self._search(EmbeddingSettings(seed=self.seed)).value_and_gradient(points, rows)
+
+    def _search_by(
+        self,
+        criterion: Callable[[Block, Callable[..., None]], SquaredLoss],
+        inputs: InputGram,
+        kernel: Kernel,
+        labels: Block,
+        settings: EmbeddingSettings,
+        *,
+        logarithm: bool = False,
+    ) -> EmbeddingSearch:
+        """The search by the criterion of samples, of which ``labels`` are the targets, weights and groups."""
+        if not self.free:
+            with silent_repairs():  # the fit speaks of the last Gram matrix
+                inputs = inputs.fixed(kernel)
+        whole = list[SquaredLoss]()
+
+        def objective(rows: Tensor | None, observer: Callable[..., None]) -> SquaredLoss:
+            if rows is not None:
+                part = labels.rows(rows.cpu().numpy())
+                if part.groups is not None and len(part.groups.unique()) < 2:  # nothing would be left of the batch
+                    part = replace(part, groups=None)
+                return criterion(part, observer)
+            if not whole:
+                whole.append(criterion(labels, observer))
+            return whole[0]
+
+        like = torch.zeros((), dtype=self.representation.dtype, device=self.representation.device)
+        alpha = self.model.alpha
+        return EmbeddingSearch(inputs, kernel, self.free, alpha, objective, settings, like, logarithm=logarithm)

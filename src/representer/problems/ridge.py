@@ -131,7 +131,7 @@ class RidgeProblem(Problem):
     @cached_property
     def _seen(self) -> Samples:
         """The samples of positive weight."""
-        return self.samples.positive_part(pairwise=self.model.kernel.domain == "gram")
+        return self.samples.positive_part(pairwise=self.pairwise)
 
     @cached_property
     def scope(self) -> RidgeScope:
