@@ -234,8 +234,6 @@ def test_held_out_loss_equals_a_refit(make: Callable[[], ConvexLoss]) -> None:
     refit = loss.on_rows(train).evaluate(K[train][:, train])
     assert refit.dual is not None
     F = K[HELD_OUT][:, train] @ refit.dual + (0 if refit.intercept is None else refit.intercept)
-    torch.testing.assert_close(objective.decision(K), F, rtol=1e-7, atol=1e-9)
-    torch.testing.assert_close(objective.decision(K[None])[0], F, rtol=1e-7, atol=1e-9)
     Y = loss.targets[HELD_OUT].numpy()
     expected = {
         Huber: lambda F: naive.huber_loss(Y, F, 0.3),

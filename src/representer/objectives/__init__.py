@@ -16,13 +16,7 @@ True
 from representer.objectives.base import Evaluation, NotConvergedError, Objective
 from representer.objectives.convex import EpsilonInsensitive, HeldOutLoss, Hinge, Huber, Logistic, SquaredHinge
 from representer.objectives.custom import CustomLoss
-from representer.objectives.risk import (
-    EmbeddingBound,
-    HeldOutRisk,
-    LeaveOneOutRisk,
-    RademacherBound,
-    rademacher_complexity,
-)
+from representer.objectives.risk import EmbeddingBound, HeldOutRisk, LeaveOneOutRisk, RademacherBound
 from representer.objectives.squared import (
     GeneralizedCrossValidation,
     HeldOut,
@@ -52,6 +46,5 @@ __all__ = [
     "RademacherBound",
     "Ridge",
     "SquaredHinge",
-    "rademacher_complexity",
     "separation_penalty",
 ]

@@ -449,15 +449,6 @@ class HeldOutLoss(Objective):
         self._on_training._check_targets()
         self._on_validation = loss.on_rows(self.validation)
 
-    def decision(self, gram: Tensor, *, alpha: float | Tensor | None = None) -> Tensor:
-        """The values f + b at the validation rows, (..., m, p), detached from autograd."""
-        self._check_gram(gram)
-        with torch.no_grad():
-            t, v = self._rows(gram)
-            fits = self._on_training._fit_members(gram[..., t[:, None], t], self._alpha_for(gram, alpha))
-            beta, b = stack_solutions(fits, gram)
-            return gram[..., v[:, None], t] @ beta + b[..., None, :]
-
     def _rows(self, gram: Tensor) -> tuple[Tensor, Tensor]:
         """The rows of the fit and those held out, on the device of the Gram matrix."""
         return self.training.to(gram.device), self.validation.to(gram.device)

@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import torch
 from torch import Tensor
 
 from representer.objectives.base import ArrayLike, Targets, inner, one_hot
-from representer.objectives.squared import Score, SquaredLoss, groups_of, held_out_indices
+from representer.objectives.squared import Score, SquaredLoss, groups_of
 from representer.systems.scalar import BlockDiagonal, RidgeSystem
 
 # Of decisions of size one: beyond it, all that differ have the probabilities 0 and 1.
@@ -170,13 +171,13 @@ class Risk(SquaredLoss, ABC):
         targets: ArrayLike,
         *,
         alpha: float | Tensor,
-        weight: float,
-        supremum: float | None,
-        intercept: bool,
+        weight: float = 1.0,
+        supremum: float | None = None,
+        intercept: bool = False,
         sample_weight: ArrayLike | None = None,
         observer: Observer | None = None,
     ) -> None:
-        super().__init__(targets, None, alpha=alpha, intercept=intercept, sample_weight=sample_weight)
+        super().__init__(targets, alpha=alpha, intercept=intercept, sample_weight=sample_weight)
         if not (weight >= 0 and math.isfinite(weight)):
             raise ValueError(f"weight must be a finite number ≥ 0, the weight of the complexity; got {weight}.")
         if supremum is not None and not (supremum > 0 and math.isfinite(supremum)):
@@ -237,30 +238,12 @@ def _accuracy(F: Tensor, Y: Tensor, shares: Tensor) -> Tensor:
 class ClassRisk(Risk, ABC):
     """A mean cross entropy of the fit to one-hot labels plus weight·r."""
 
-    def __init__(
-        self,
-        targets: ArrayLike,
-        *,
-        alpha: float | Tensor,
-        weight: float,
-        loss: CrossEntropy,
-        supremum: float | None,
-        intercept: bool,
-        sample_weight: ArrayLike | None = None,
-        observer: Observer | None = None,
-    ) -> None:
-        labels = one_hot(targets, name=type(self).__name__)
-        super().__init__(
-            labels,
-            alpha=alpha,
-            weight=weight,
-            supremum=supremum,
-            intercept=intercept,
-            sample_weight=sample_weight,
-            observer=observer,
-        )
-        self.targets = Targets(labels)  # also where there are more classes than samples
-        self.loss = loss
+    loss: CrossEntropy
+
+    def _encoded(self, targets: ArrayLike | None, target_gram: ArrayLike | None) -> Targets:
+        """The labels as they are, also where there are more classes than samples."""
+        assert targets is not None  # they have no Gram matrix in the place of one-hot labels
+        return Targets(one_hot(targets, name=type(self).__name__))
 
 
 class EmbeddingBound(Risk):
@@ -279,25 +262,10 @@ class EmbeddingBound(Risk):
         Of the complexity.
     """
 
-    def __init__(
-        self,
-        targets: ArrayLike,
-        *,
-        alpha: float | Tensor,
-        weight: float = 1.0,
-        supremum: float | None = None,
-        intercept: bool = False,
-        sample_weight: ArrayLike | None = None,
-    ) -> None:
-        super().__init__(
-            targets,
-            alpha=alpha,
-            weight=weight,
-            supremum=supremum,
-            intercept=intercept,
-            sample_weight=sample_weight,
-        )
-        self.radius = float(self.targets.factor.square().sum(-1).max()) ** 0.5
+    @cached_property
+    def radius(self) -> float:
+        """√κ, the largest norm of a target."""
+        return float(self.targets.factor.square().sum(-1).max()) ** 0.5
 
     def _penalty(self, r: Tensor) -> tuple[Tensor, Tensor]:
         scale = 2.0 * self.weight / math.sqrt(self.n)
@@ -348,13 +316,12 @@ class RademacherBound(ClassRisk):
         sample_weight: ArrayLike | None = None,
         observer: Observer | None = None,
     ) -> None:
-        loss = ClippedCrossEntropy(clip)
+        self.loss = ClippedCrossEntropy(clip)
         weight = 4.0 * math.e / max(1, len(one_hot(targets, name="RademacherBound"))) if weight is None else weight
         super().__init__(
             targets,
             alpha=alpha,
             weight=weight,
-            loss=loss,
             supremum=supremum,
             intercept=intercept,
             sample_weight=sample_weight,
@@ -401,12 +368,12 @@ class LeaveOneOutRisk(ClassRisk):
             targets,
             alpha=alpha,
             weight=weight,
-            loss=SoftmaxCrossEntropy(),
             supremum=supremum,
             intercept=intercept,
             sample_weight=sample_weight,
             observer=observer,
         )
+        self.loss = SoftmaxCrossEntropy()
         self.groups = groups_of(groups, self.n, intercept)
 
     def _risk(self, system: RidgeSystem, Y: Tensor, C: Tensor) -> _Risk:
@@ -448,20 +415,17 @@ class HeldOutRisk(ClassRisk):
     ) -> None:
         if loss not in ("clipped", "softmax"):
             raise ValueError(f"loss must be 'clipped' or 'softmax'; got {loss!r}.")
+        self.loss = ClippedCrossEntropy(clip) if loss == "clipped" else SoftmaxCrossEntropy()
         super().__init__(
             targets,
             alpha=alpha,
             weight=weight,
-            loss=ClippedCrossEntropy(clip) if loss == "clipped" else SoftmaxCrossEntropy(),
             supremum=supremum,
             intercept=intercept,
             sample_weight=sample_weight,
             observer=observer,
         )
-        self.validation = held_out_indices(validation, self.n)
-        kept = torch.ones(self.n, dtype=torch.bool)
-        kept[self.validation] = False
-        self.training = torch.nonzero(kept)[:, 0]
+        self.validation = self._hold_out(validation)
 
     def _risk(self, system: RidgeSystem, Y: Tensor, C: Tensor) -> _Risk:
         """From F_v = K_vt C + b with dF_v = dK_vt C − H dW C, H = K_vt P + 1gᵀ."""
@@ -477,16 +441,6 @@ class HeldOutRisk(ClassRisk):
         if system.g is not None:
             rest = rest.index_copy_(-2, t, -system.g @ rest.sum(-2, keepdim=True))
         return _Risk(value, _accuracy(F, Y[v], shares), right, rest)
-
-
-def rademacher_complexity(gram: Tensor, dual: Tensor, *, supremum: float | None = None) -> Tensor:
-    """r = √(tr(VᵀKV)·sup k(x, x)) of Theorem 4 in Hsu et al.; V is the dual of an evaluation.
-
-    ``supremum`` defaults to the largest diagonal entry of K.
-    """
-    squared_norm = inner(dual, gram @ dual)
-    S = gram.diagonal(dim1=-2, dim2=-1).amax(-1) if supremum is None else supremum
-    return (squared_norm * S).sqrt()
 
 
 def radius_with_prior(r: float, unit: float) -> tuple[float, float]:

@@ -49,17 +49,29 @@ class SquaredLoss(Objective, ABC):
 
     def __init__(
         self,
-        targets: ArrayLike | None,
-        target_gram: ArrayLike | None,
+        targets: ArrayLike | None = None,
         *,
+        target_gram: ArrayLike | None = None,
         alpha: float | Tensor | None,
-        intercept: bool,
+        intercept: bool = False,
         sample_weight: ArrayLike | None = None,
     ) -> None:
-        self.targets = hilbert_targets(targets, target_gram)
+        self.targets = self._encoded(targets, target_gram)
         self.intercept = intercept
         self.sample_weight = positive_weights(sample_weight, len(self.targets.factor))
         super().__init__(n=len(self.targets.factor), alpha=alpha)
+
+    def _encoded(self, targets: ArrayLike | None, target_gram: ArrayLike | None) -> Targets:
+        """The targets as elements of a Hilbert space."""
+        return hilbert_targets(targets, target_gram)
+
+    def _hold_out(self, validation: ArrayLike) -> Tensor:
+        """The numbers of rows that are held out; the others are fitted."""
+        held_out = held_out_indices(validation, self.n)
+        kept = torch.ones(self.n, dtype=torch.bool)
+        kept[held_out] = False
+        self.training = torch.nonzero(kept)[:, 0]
+        return held_out
 
     def _weights(self, like: Tensor, rows: Tensor | None = None) -> Tensor | None:
         """The weights of all samples, or of some, where they are needed; None for ones."""
@@ -176,17 +188,6 @@ class Ridge(SquaredLoss):
         Positive weights of the samples: those of a weighted mean in the place of 1/n Σ.
     """
 
-    def __init__(
-        self,
-        targets: ArrayLike | None = None,
-        *,
-        target_gram: ArrayLike | None = None,
-        alpha: float | Tensor,
-        intercept: bool = False,
-        sample_weight: ArrayLike | None = None,
-    ) -> None:
-        super().__init__(targets, target_gram, alpha=alpha, intercept=intercept, sample_weight=sample_weight)
-
     def envelope(self, gram: Tensor, alpha: Tensor) -> tuple[Tensor, Tensor]:
         """α tr(PG) and −α PGP by one factorisation and one solve; where rounding spoils that, by a system."""
         solve = self._solver(gram, alpha)
@@ -261,7 +262,7 @@ class Interpolation(SquaredLoss):
         if not (separation >= 0 and math.isfinite(separation)):
             raise ValueError(f"separation must be finite and ≥ 0, got {separation}. Zero means no penalty.")
         self.separation = separation
-        super().__init__(targets, target_gram, alpha=None, intercept=intercept)
+        super().__init__(targets, target_gram=target_gram, alpha=None, intercept=intercept)
 
     def __call__(self, gram: Tensor, alpha: float | Tensor | None = None, *, points: Tensor | None = None) -> Tensor:
         """The value (...), differentiable once in ``gram`` and in ``points``."""
@@ -329,7 +330,9 @@ class LeftOutCriterion(SquaredLoss, ABC):
         intercept: bool = False,
         sample_weight: ArrayLike | None = None,
     ) -> None:
-        super().__init__(targets, target_gram, alpha=alpha, intercept=intercept, sample_weight=sample_weight)
+        super().__init__(
+            targets, target_gram=target_gram, alpha=alpha, intercept=intercept, sample_weight=sample_weight
+        )
         if intercept and self.n < 2:
             raise ValueError(
                 f"{type(self).__name__} with an intercept needs at least 2 samples, got 1: without it nothing "
@@ -440,12 +443,11 @@ class HeldOut(SquaredLoss):
         sample_weight: ArrayLike | None = None,
         penalized: bool = False,
     ) -> None:
-        super().__init__(targets, target_gram, alpha=alpha, intercept=intercept, sample_weight=sample_weight)
+        super().__init__(
+            targets, target_gram=target_gram, alpha=alpha, intercept=intercept, sample_weight=sample_weight
+        )
         self.penalized = penalized
-        self.validation = held_out_indices(validation, self.n)
-        kept = torch.ones(self.n, dtype=torch.bool)
-        kept[self.validation] = False
-        self.training = torch.nonzero(kept)[:, 0]
+        self.validation = self._hold_out(validation)
 
     def _score(self, system: RidgeSystem, Y: Tensor, C: Tensor, alpha: Tensor) -> Score:
         """E = Y_v − H Y_t with H = K_vt P + 1gᵀ: dE = −dK_vt C + H dW C, so that left_v = −E/m, left_t = HᵀE/m."""
