@@ -24,7 +24,7 @@ import torch
 from scipy.optimize import minimize
 from torch import Tensor
 
-from representer.approximation import FeatureMap, Nystroem, landmark_features
+from representer.approximation import Nystroem, landmark_features
 from representer.functions import Composed, Expansion, FeatureFunction, StoredFeatures
 from representer.kernels import Kernel, Linear, Polynomial
 from representer.objectives import NotConvergedError, Ridge
@@ -36,40 +36,17 @@ from representer.problems.composition import Composition, DeepProblem, flat, min
 from representer.samples import Data, HeldSamples, Samples, plain
 from representer.samples import rows as limits
 from representer.systems.ridge import SummedSystem, summed_system
-from representer.systems.sums import NormalRidge, NormalStep
+from representer.systems.sums import ChangedFeatures, NormalRidge, NormalStep
 
 
 @dataclass(frozen=True)
-class ImageFeatures(FeatureMap):
+class ImageFeatures(ChangedFeatures):
     """Features of the outer kernel, of images under the inner layers."""
 
     inner: tuple[Expansion, ...]
-    outer: FeatureMap
-
-    @property
-    def kernel(self) -> Any:  # type: ignore[override]
-        """The kernel of the outer function."""
-        return self.outer.kernel
-
-    @property
-    def n_features(self) -> int:
-        """Of the outer features."""
-        return self.outer.n_features
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Of the outer features."""
-        return self.outer.dtype
-
-    @property
-    def state(self) -> Any:
-        """The landmarks, which are images."""
-        return self.outer.state
 
     def __call__(self, X: Data) -> Tensor:
-        for function in self.inner:
-            X = function(X)
-        return self.outer(X)
+        return self.features(_image(self.inner, X))
 
 
 @dataclass(frozen=True)
@@ -115,7 +92,7 @@ def fit_outer(
             operator=Identity(),
             intercept=intercept,
             memory_limit=memory_limit,
-            step=lambda features: NormalStep(ImageFeatures(inner, features)),
+            step=lambda features: NormalStep(ImageFeatures(features, inner)),
         ).settled(system_alpha if alpha is None else alpha)
         theta, b = system.coefficients(), system.intercept()
     constant = np.zeros(theta.shape[1]) if b is None else plain(b.to(features.dtype))

@@ -556,9 +556,7 @@ class ExactSystem(FittedSystem):
 
     def variance(self, X: Data) -> Tensor:
         """The variance (m, p) of f + b at new points (checked inputs), in blocks."""
-        if self.kernel.domain == "gram" and self._rows is not None:
-            X = X[:, self._rows]
-        inputs, data = self.representation.inputs(self._adapted, X), self._training
+        inputs, data = self._inputs(X), self._training
         # k(x, X) for all outputs, its distances, the solutions and their squares.
         bytes_per_row = 4 * data.Y.numel() * data.Y.element_size()
         return by_rows(lambda rows: self._variance(inputs[rows]), count(inputs), bytes_per_row)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from representer.functions import Expansion, Function, Span
 from representer.kernels import Kernel
-from representer.linalg import by_rows, factorize, factorize_products, shifted, symmetric_products
+from representer.linalg import Cholesky, by_rows, factorize, factorize_products, shifted, symmetric_products
 from representer.operators import Adapted, Decomposable, Representation, repaired_gram, silent_repairs
 from representer.samples import Data, count, plain
 from representer.systems.base import Groups
@@ -105,35 +105,40 @@ class RidgeSystem(ABC):
         The positive weights w of these rows. Default: ones.
     with_gradient : bool
         Will a gradient be asked for? If not, the diagonal of P is computed without P.
+    name : str, optional
+        What errors call the matrix that is factored.
     """
 
-    by_row: bool  # whether f has a coefficient for each row, or for each feature
+    by_row: ClassVar[bool]  # whether f has a coefficient for each row, or for each feature
+    name: ClassVar[str]
 
     def __init__(
         self,
         matrix: Tensor,
         shift: Tensor,
         *,
-        rows: Tensor | None,
+        rows: Tensor | None = None,
         intercept: bool,
-        sample_weight: Tensor | None,
+        sample_weight: Tensor | None = None,
         with_gradient: bool = True,
+        name: str | None = None,
     ) -> None:
         self.matrix = matrix
         self.with_gradient = with_gradient
         self.shift = shift
         self.rows = rows
         self.sample_weight = sample_weight
+        self.root = None if sample_weight is None else sample_weight.sqrt()[:, None]
+        self.cholesky = self._factored(self.name if name is None else name)
         self.u: Tensor | None = None  # W⁻¹1 as a column
         self.g: Tensor | None = None
         if intercept:
             self.u = self._solve(matrix.new_ones(matrix.shape[-2] if rows is None else len(rows), 1))
             self.g = self.u / self.u.sum(-2, keepdim=True)
 
-    @staticmethod
-    def _root(sample_weight: Tensor | None) -> Tensor | None:
-        """The square roots of the weights as a column."""
-        return None if sample_weight is None else sample_weight.sqrt()[:, None]
+    @abstractmethod
+    def _factored(self, name: str) -> Cholesky:
+        """The matrix by which W⁻¹ is known, factored."""
 
     def per_weight(self, values: Tensor) -> Tensor:
         """Rows (..., t, q) over the weights of the samples."""
@@ -162,6 +167,11 @@ class RidgeSystem(ABC):
     @abstractmethod
     def diagonal(self) -> Tensor:
         """The diagonal of P, (..., t)."""
+
+    def _beside_constants(self, diagonal: Tensor) -> Tensor:
+        """The diagonal of P from that of D⁻¹W⁻¹D⁻¹."""
+        diagonal = diagonal if self.sample_weight is None else diagonal * self.sample_weight
+        return diagonal if self.u is None or self.g is None else diagonal - (self.u * self.g)[..., 0]
 
     @abstractmethod
     def blocks(self, groups: Groups) -> list[Tensor]:
@@ -218,31 +228,13 @@ class DenseSystem(RidgeSystem):
     """By a Cholesky factorisation of DKD + shift·I, which is W without weights."""
 
     by_row = True
+    name = "The Gram matrix plus n·alpha"
 
-    def __init__(
-        self,
-        matrix: Tensor,
-        shift: Tensor,
-        *,
-        rows: Tensor | None = None,
-        intercept: bool,
-        sample_weight: Tensor | None = None,
-        with_gradient: bool = True,
-        name: str = "The Gram matrix plus n·alpha",
-    ) -> None:
-        block = matrix if rows is None else matrix[..., rows[:, None], rows]
-        root = self.root = self._root(sample_weight)
-        if root is not None:
-            block = block * root * root.mT
-        self.cholesky = factorize(lambda: shifted(block, shift[..., None]), name=name, strict=matrix.ndim == 2)
-        super().__init__(
-            matrix,
-            shift,
-            rows=rows,
-            intercept=intercept,
-            sample_weight=sample_weight,
-            with_gradient=with_gradient,
-        )
+    def _factored(self, name: str) -> Cholesky:
+        block = self.matrix if self.rows is None else self.matrix[..., self.rows[:, None], self.rows]
+        block = block if self.root is None else block * self.root * self.root.mT
+        shift = self.shift[..., None]
+        return factorize(lambda: shifted(block, shift), name=name, strict=self.matrix.ndim == 2)
 
     @cached_property
     def unit_coefficients(self) -> Tensor:
@@ -286,9 +278,7 @@ class DenseSystem(RidgeSystem):
     def diagonal(self) -> Tensor:
         if self.with_gradient or "unit_coefficients" in vars(self):
             return self.unit_coefficients.diagonal(dim1=-2, dim2=-1)
-        diagonal = self.cholesky.inverse_diagonal()
-        diagonal = diagonal if self.sample_weight is None else diagonal * self.sample_weight
-        return diagonal if self.u is None or self.g is None else diagonal - (self.u * self.g)[..., 0]
+        return self._beside_constants(self.cholesky.inverse_diagonal())
 
     def blocks(self, groups: Groups) -> list[Tensor]:
         return groups.blocks(self.unit_coefficients)
@@ -331,29 +321,15 @@ class FactorSystem(RidgeSystem):
     """
 
     by_row = False
+    name = "The matrix BᵀB + n·alpha·I of the factor"
 
-    def __init__(
-        self,
-        matrix: Tensor,
-        shift: Tensor,
-        *,
-        rows: Tensor | None = None,
-        intercept: bool,
-        sample_weight: Tensor | None = None,
-        with_gradient: bool = True,
-    ) -> None:
-        self.root = self._root(sample_weight)
-        self.features = self._rooted(matrix if rows is None else matrix[..., rows, :])
-        name = "The matrix BᵀB + n·alpha·I of the factor"
-        self.cholesky = factorize_products(self.features, shift, name=name, strict=matrix.ndim == 2)
-        super().__init__(
-            matrix,
-            shift,
-            rows=rows,
-            intercept=intercept,
-            sample_weight=sample_weight,
-            with_gradient=with_gradient,
-        )
+    def _factored(self, name: str) -> Cholesky:
+        return factorize_products(self.features, self.shift, name=name, strict=self.matrix.ndim == 2)
+
+    @cached_property
+    def features(self) -> Tensor:
+        """F, the rows that are fitted."""
+        return self._rooted(self.matrix if self.rows is None else self.matrix[..., self.rows, :])
 
     def _rooted(self, values: Tensor) -> Tensor:
         """The rows times the roots of their weights."""
@@ -372,9 +348,7 @@ class FactorSystem(RidgeSystem):
 
     def diagonal(self) -> Tensor:
         leverage = self.cholesky.half_solve(self.features.mT).square().sum(-2)
-        diagonal = (1.0 - leverage) / self.shift[..., None]
-        diagonal = diagonal if self.sample_weight is None else diagonal * self.sample_weight
-        return diagonal if self.u is None or self.g is None else diagonal - (self.u * self.g)[..., 0]
+        return self._beside_constants((1.0 - leverage) / self.shift[..., None])
 
     def blocks(self, groups: Groups) -> list[Tensor]:
         found = []

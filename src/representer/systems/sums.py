@@ -98,11 +98,10 @@ class Frame:
 
 
 @dataclass(frozen=True)
-class CentredFeatures(FeatureMap):
-    """A feature map whose features are those of another one, seen in a frame."""
+class ChangedFeatures(FeatureMap):
+    """A feature map that makes its features by another one."""
 
     features: FeatureMap
-    frame: Frame
 
     @property
     def kernel(self) -> Kernel:  # type: ignore[override]
@@ -111,7 +110,7 @@ class CentredFeatures(FeatureMap):
 
     @property
     def n_features(self) -> int:
-        """The number of features, which a frame does not change."""
+        """The number of features, which does not change."""
         return self.features.n_features
 
     @property
@@ -121,8 +120,15 @@ class CentredFeatures(FeatureMap):
 
     @property
     def state(self) -> Any:
-        """The state of the features; the frame has none of its own."""
+        """The state of the features; there is no other."""
         return self.features.state
+
+
+@dataclass(frozen=True)
+class CentredFeatures(ChangedFeatures):
+    """The features of another map, seen in a frame."""
+
+    frame: Frame
 
     def __call__(self, X: Data) -> Tensor:
         return self.frame(self.features(X))
