@@ -72,8 +72,7 @@ from representer.samples import (
     refuse_unknown_sizes,
     refusing_huge_integers,
 )
-from representer.systems import StackedSystem
-from representer.systems.support import Support
+from representer.systems import StackedSystem, Support
 from representer.values import Value, unchanged_by_errors
 
 # What users pass as a kernel: a value (one kernel, or several), a short name, or a function of two samples.

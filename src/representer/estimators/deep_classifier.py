@@ -54,8 +54,7 @@ from representer.samples import (
     plain,
     require_targets,
 )
-from representer.systems import StackedSystem
-from representer.systems.ridge import SummedSystem
+from representer.systems import StackedSystem, SummedSystem
 from representer.values import NONE, one_of
 
 LOSSES = ("logistic", "hinge", "squared_hinge", "squared")

@@ -78,8 +78,7 @@ from representer.samples import (
     target_unit,
 )
 from representer.samples import rows as limits
-from representer.systems import StackedSystem
-from representer.systems.ridge import FittedSystem, SummedSystem
+from representer.systems import FittedSystem, StackedSystem, SummedSystem
 from representer.values import Rule, one_of
 
 LOSSES = ("squared", "interpolate", "epsilon_insensitive", "huber")

@@ -18,7 +18,7 @@ from representer.inspection.report import confusion, effective_dimension, kernel
 from representer.kernels import Kernel, seen_inside
 from representer.operators import Representation
 from representer.samples import Data, count, evenly_spaced, plain, take
-from representer.systems.base import Groups
+from representer.systems import Groups
 from representer.systems.exact import GramInverse, Known, spectrum_beside_constants
 from representer.values import Positive
 

@@ -20,8 +20,7 @@ from representer.linalg import row_blocks
 from representer.operators import Adapted, Decomposable, Representation, silent_repairs
 from representer.plotting import contribution_bars
 from representer.samples import Data, count, plain
-from representer.systems import StackedSystem
-from representer.systems.ridge import FittedSystem, robust_scale
+from representer.systems import FittedSystem, StackedSystem, robust_scale
 from representer.values import is_count
 
 # Probabilities count as at least this one: a sample has a misfit that can be compared.

@@ -20,8 +20,7 @@ from torch import Tensor
 from representer.linalg import by_rows
 from representer.notices import warn
 from representer.samples import Data, TrainingSamples, count, sampling_keys
-from representer.systems import StackedSystem
-from representer.systems.ridge import FittedSystem
+from representer.systems import FittedSystem, StackedSystem
 from representer.values import argument_repr, is_real
 
 

@@ -19,7 +19,7 @@ from torch.autograd.function import once_differentiable
 from representer.linalg import Eigenpairs, eigh, factorize, shifted, solve_blocks, symmetric_products
 from representer.objectives.base import symmetric_part
 from representer.operators import Decomposable, DiagonalForm, clipped_spectrum
-from representer.systems.base import Criterion
+from representer.systems import Criterion
 from representer.systems.exact import (
     Constants,
     Known,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from representer.linalg.resources import available_bytes
+from representer.linalg import available_bytes
 
 # The members of a model file. The last one has the digests of the others, as `sha256sum -c SHA256SUMS` reads them.
 ABOUT, STATE, ARRAYS, DIGESTS = "about.json", "state.json", "arrays.safetensors", "SHA256SUMS"

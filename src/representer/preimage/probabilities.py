@@ -12,7 +12,7 @@ from torch import Tensor
 from representer.objectives.risk import SoftmaxCrossEntropy, smoothed
 from representer.optimize import lbfgs, newton, with_gradient
 from representer.samples import Data, plain, take
-from representer.systems.support import Support, least_doubt, trust
+from representer.systems import Support, least_doubt, trust
 
 # Decision values that differ by less, relatively, are equal: a solver leaves as much.
 SAME = 1e-6

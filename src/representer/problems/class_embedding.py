@@ -30,8 +30,7 @@ from representer.problems.embedding import (
 from representer.problems.stack import LogLoss, StackProblem, StackSolution
 from representer.samples import Block, plain
 from representer.samples import rows as limits
-from representer.systems import FittedSystem, StackedSystem, ridge_system
-from representer.systems.support import Support
+from representer.systems import FittedSystem, StackedSystem, Support, ridge_system
 
 CRITERIA = ("loo", "rademacher", "erm", "validation")
 

@@ -39,7 +39,7 @@ from representer.operators import Decomposable, Identity, OperatorKernel
 from representer.optimize import Callback, Deadline, OptimizeResult, lbfgs
 from representer.samples import Data, take
 from representer.samples import rows as limits
-from representer.systems.base import relative_norm
+from representer.systems import relative_norm
 from representer.systems.exact import Slopes, has_few_features
 from representer.values import Hyperparameter, Value
 

@@ -74,10 +74,7 @@ from representer.problems.outer import (
 )
 from representer.samples import Block, Data, HeldSamples, Samples, SparseRows, digest, plain, remembered, take
 from representer.samples import rows as limits
-from representer.systems import Scope
-from representer.systems.base import least_shift
-from representer.systems.exact import RidgeData, has_few_features
-from representer.systems.support import Support
+from representer.systems import RidgeData, Scope, Support, has_few_features, least_shift
 from representer.values import Packing
 
 ADVICE = (

@@ -28,8 +28,7 @@ from representer.problems.stack import (
     StackSolution,
 )
 from representer.samples import Block, Data, InMemory, Samples, plain
-from representer.systems.composed import ComposedSystem
-from representer.systems.ridge import FittedSystem, ridge_system
+from representer.systems import ComposedSystem, FittedSystem, ridge_system
 
 # Of fewer samples than these, held-out folds cannot tell whether an inner layer pays.
 FEWEST_SAMPLES = 20

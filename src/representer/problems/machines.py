@@ -27,8 +27,7 @@ from representer.problems.depth import LARGEST_LAYER, DepthProblem, LightRegress
 from representer.problems.ridge import RidgeModel, RidgeProblem, warn_of_raised
 from representer.problems.stack import SHRINKAGE, FittedMember, Stacking, StackProblem, StackSolution
 from representer.samples import Data, Samples, SparseRows, is_dask, plain
-from representer.systems import Criterion
-from representer.systems.composed import interpolation_error
+from representer.systems import Criterion, interpolation_error
 from representer.values import argument_repr, is_count, is_real
 
 # An interpolant that misses the data by more than this share of the largest target is reported.

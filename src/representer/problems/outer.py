@@ -35,7 +35,7 @@ from representer.optimize.search import best_alpha
 from representer.problems.composition import Composition, DeepProblem, flat, minimise
 from representer.samples import Data, HeldSamples, Samples, plain
 from representer.samples import rows as limits
-from representer.systems.ridge import SummedSystem, summed_system
+from representer.systems import SummedSystem, summed_system
 from representer.systems.sums import ChangedFeatures, NormalRidge, NormalStep
 
 

@@ -39,9 +39,17 @@ from representer.optimize import (
     system_alpha,
 )
 from representer.samples import Samples, least_noise, plain, replicate_scatter
-from representer.systems import Criterion, FittedSystem, RidgeData, factor_system, ridge_system
+from representer.systems import (
+    AlphaRule,
+    Criterion,
+    FittedSystem,
+    RidgeData,
+    RidgeScope,
+    factor_system,
+    ridge_scope,
+    ridge_system,
+)
 from representer.systems.exact import Known, spectrum_beside_constants
-from representer.systems.ridge import AlphaRule, RidgeScope, ridge_scope
 from representer.values import Packing, Positive
 
 OPERATOR = "operator__matrix"

@@ -19,8 +19,7 @@ from representer.optimize import SearchSettings, keep_going
 from representer.problems.composition import Composition, KnownTargets, squared_loss
 from representer.problems.deep import DeepModel, DeepRegression, DeepSolution, Splits
 from representer.samples import Block, Data, InMemory, SparseRows, count, plain, replicate_scatter
-from representer.systems import RidgeData, factor_system
-from representer.systems.ridge import LeftOutMoments
+from representer.systems import LeftOutMoments, RidgeData, factor_system
 
 
 class PredictiveSpread:

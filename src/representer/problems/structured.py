@@ -33,8 +33,7 @@ from representer.optimize import Choice, Deadline, Monitor, Problem, SearchSetti
 from representer.preimage import Decoder
 from representer.problems.ridge import Search
 from representer.samples import Data, InMemory, Samples, count, plain, rows, take
-from representer.systems import RidgeData
-from representer.systems.base import shift_range
+from representer.systems import RidgeData, shift_range
 from representer.systems.structured import (
     DiagonalRegression,
     Pairs,

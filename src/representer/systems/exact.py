@@ -25,6 +25,7 @@ from representer.kernels import Kernel, Linear, Scaled
 from representer.linalg import (
     Cholesky,
     Eigenpairs,
+    available_bytes,
     conjugate_gradient,
     eigh,
     factorize,
@@ -40,7 +41,6 @@ from representer.linalg import (
     thin_svd,
     woodbury,
 )
-from representer.linalg.resources import available_bytes
 from representer.notices import warn
 from representer.operators import (
     Adapted,
