@@ -9,11 +9,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import torch
 from sklearn.base import clone
-from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 
 from representer.approximation import input_output_pair
 from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting
+from representer.estimators.base import predict_interval as intervals_of
 from representer.estimators.validation import (
     Check,
     check_alpha,
@@ -182,6 +182,7 @@ class ConditionalMeanEmbedding(KernelLearner):
     X_fit_: Data
     Y_fit_: Data
     training_data = ("X_fit_", "Y_fit_", "system_")
+    needs_targets = True
 
     constraints: ClassVar[dict[str, Check]] = {
         "alpha": only_one_alpha,
@@ -228,11 +229,6 @@ class ConditionalMeanEmbedding(KernelLearner):
         self.verbose = verbose
         self.device = device
         self.dtype = dtype
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        return tags
 
     # -- fitting ------------------------------------------------------------------------------------------------------
     @fitting
@@ -720,33 +716,12 @@ class ConditionalMeanEmbedding(KernelLearner):
             raise ValueError(f"q must lie between 0 and 1; got {levels.tolist()}.")
         return self.function_.quantile(self._inputs(X), levels)
 
-    def predict_interval(self, X: Data, coverage: float = 0.9) -> np.ndarray:
-        """Intervals around the mean in which new targets lie, with a guarantee: CV+ (Barber et al., 2021).
+    predict_interval = intervals_of
 
-        They come from five fits without a fold each, which repeat the search, and which the first call makes; groups,
-        equal inputs included, are left out together. Errors are measured in conditional standard deviations if that
-        makes the intervals narrower. Unlike ``quantile`` they need not be right about the distribution.
-
-        Proven, for exchangeable samples (or groups): new targets lie in their intervals with a probability of at least
-        1 − 2a − √(2/n), where a = 1 − ``coverage``. Measured on 20 tables, two splits: .917 of new targets for .9. They
-        are for new samples: most of the fits have seen the target of a training input, which is inside too often.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_queries, n_features), or a sequence of what the kernel takes
-            Inputs; with a precomputed kernel, k(X, X_train).
-        coverage : float, default=0.9
-            The share of new targets that shall lie in their intervals.
-
-        Returns
-        -------
-        intervals : ndarray of shape (n_queries, 2) or (n_queries, n_outputs, 2)
-            Lower and upper ends; infinite, with a warning, where there are too few samples for the coverage.
-        """
-        self._check_question(X, coverage)
+    def _interval_ends(self, inputs: Data, coverage: float) -> np.ndarray:
+        """Around the means, of targets that are vectors."""
         self.function_.vectors("predict_interval")
-        ends = plain(fold_intervals(self._fold_fits(), self._inputs(X), coverage, _moments))
-        return ends[:, 0] if self.function_.flat else ends
+        return plain(fold_intervals(self._fold_fits(), inputs, coverage, _moments))
 
     def density(self, X: Data, y: Data, bandwidth: float | None = None) -> np.ndarray:
         """The density of Y given X = x, smoothed by a Gaussian, clipped at zero and divided by its integral.

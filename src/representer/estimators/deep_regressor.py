@@ -16,6 +16,7 @@ from torch import Tensor
 
 from representer.approximation import Nystroem
 from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting
+from representer.estimators.base import predict_interval as intervals_of
 from representer.estimators.validation import (
     POSITIVE_OR_AUTO,
     Check,
@@ -705,38 +706,16 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
             raise ValueError("return_std=True needs a fit with loss='squared' and no penalty=.")
         return mean, self._shaped(self._unit * self.system_.deviation(points))
 
-    def predict_interval(self, X: Data, coverage: float = 0.9) -> np.ndarray:
-        """Intervals in which new targets lie, with a guarantee: CV+ (Barber et al., 2021), for any loss.
+    predict_interval = intervals_of
 
-        They come from five fits without a fold each, which repeat the search, and which the first call makes; groups,
-        equal inputs included, are left out together. Where standard deviations need no more fits than these, errors are
-        measured in them if that makes the intervals narrower.
-
-        Proven, for exchangeable samples (or groups): new targets lie in their intervals with a probability of at least
-        1 − 2a − √(2/n), where a = 1 − ``coverage``. Measured on six tables, two splits: .920 of new targets for .9.
-        They are for new samples: most of the fits have seen the target of a training input, which is inside too often.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features), or a sequence of what the first kernel takes
-            Inputs; with a precomputed kernel, k(X, X_train).
-        coverage : float, default=0.9
-            The share of new targets that shall lie in their intervals.
-
-        Returns
-        -------
-        intervals : ndarray of shape (n_samples, 2) or (n_samples, n_outputs, 2)
-            Lower and upper ends; infinite, with a warning, where there are too few samples for the coverage.
-        """
-        self._check_question(X, coverage)
-        inputs = self._new_inputs(X, self.function_.kernel)
+    def _interval_ends(self, inputs: Data, coverage: float) -> np.ndarray:
+        """By folds, for any loss."""
         fits = self._fold_fits()
         has_deviations = self.function_.kernel.domain != "gram" and all(
             model._has_deviations for model in (self, *fits.learners)
         )
         ends = plain(fold_intervals(fits, inputs, coverage, with_deviation if has_deviations else alone))
-        ends = ends.astype(self.intercept_.dtype)
-        return ends[:, 0] if self._flat else ends
+        return ends.astype(self.intercept_.dtype)
 
     @property
     def _has_deviations(self) -> bool:

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from representer.approximation import Approximation, Falkon
 from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting
+from representer.estimators.base import predict_interval as intervals_of
 from representer.estimators.validation import (
     DTYPES,
     Check,
@@ -620,41 +621,16 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         return self._shaped(self._unit * plain(samples.Y).astype(np.float64)), self.loo_predict_
 
     # -- intervals ----------------------------------------------------------------------------------------------------
-    def predict_interval(self, X: Data, coverage: float = 0.9) -> np.ndarray:
-        """Intervals in which new targets lie, with a guarantee: jackknife+ or CV+ (Barber et al., 2021).
+    predict_interval = intervals_of
 
-        Where at most two numbers were learned for 100 samples, they are those of exact leave-one-out, at the price of a
-        few products; otherwise of five fits without a fold each, which repeat the search, and which the first call
-        makes. Groups, equal inputs included, are left out together. Errors are measured in standard deviations of the
-        model, so that intervals are wider where these are larger.
-
-        Proven, for exchangeable samples (or groups): five folds contain a new target with a probability of at least
-        1 − 2a − √(2/n), where a = 1 − ``coverage``; leave-one-out does so with 1 − 2a where nothing was learned. None
-        is proven where hyperparameters have seen the samples that are left out. Measured on twenty tables for .9
-        (``docs/uncertainty.md``): leave-one-out contained .898 of new targets, five folds of the default stack .915.
-        They are for new samples: most of the fits have seen the target of a training input, which is inside too often.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features), or a sequence of what the kernel takes
-            Inputs; with a precomputed kernel, k(X, X_train).
-        coverage : float, default=0.9
-            The share of new targets that shall lie in their intervals.
-
-        Returns
-        -------
-        intervals : ndarray of shape (n_samples, 2) or (n_samples, n_outputs, 2)
-            Lower and upper ends; infinite, with a warning, where there are too few samples for the coverage.
-        """
-        self._check_question(X, coverage)
-        inputs, samples = self._new_inputs(X, self.kernel_), self.system_.samples
-        pairwise = self.kernel_.domain == "gram"
+    def _interval_ends(self, inputs: Data, coverage: float) -> np.ndarray:
+        """By leave-one-out where few numbers were learned, else by folds."""
+        samples, pairwise = self.system_.samples, self.kernel_.domain == "gram"
         if samples is None or (self._learned <= LEARNED * len(samples.Y) and not pairwise):
             ends = self._unit * left_out_intervals(self.system_, inputs, coverage)
         else:
             ends = fold_intervals(self._fold_fits(), inputs, coverage, alone if pairwise else with_deviation)
-        ends = plain(ends).astype(self._precision)
-        return ends[:, 0] if self._flat else ends
+        return plain(ends).astype(self._precision)
 
     @property
     def _training_samples(self) -> TrainingSamples | None:  # type: ignore[override]

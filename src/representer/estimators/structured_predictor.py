@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
-from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
@@ -194,6 +193,7 @@ class StructuredPredictor(KernelLearner):
 
     kernel_arguments = ("kernel", "output_kernel")
     training_data = ("system_", "history_")
+    needs_targets = True
 
     constraints: ClassVar[dict[str, validation.Check]] = {
         "approximation": lambda name, value: value is None or input_output_pair(value),
@@ -246,11 +246,6 @@ class StructuredPredictor(KernelLearner):
         self.verbose = verbose
         self.device = device
         self.dtype = dtype
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        return tags
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters, ``decoder__max_iter`` also where the decoder is given by its name."""
