@@ -151,11 +151,7 @@ class StructuredProblem(Problem):
     def value_and_gradient(self, points: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The logarithm of the leave-one-out error and its gradient at points of raw hyperparameters (b, m)."""
         search = self._search
-        if rows is not None:
-            data = search.data
-            X = data.X[rows][:, rows] if data.kernel.domain == "gram" else take(data.X, rows)
-            groups = None if data.groups is None else data.groups[rows]
-            search = replace(search, data=replace(data, X=X, Y=data.Y[rows], weights=data.weights[rows], groups=groups))
+        search = search if rows is None else replace(search, data=search.data.rows(rows))
         return search.value_and_gradient(points, "loo")
 
     # -- all numbers --------------------------------------------------------------------------------------------------
