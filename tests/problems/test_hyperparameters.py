@@ -18,6 +18,7 @@ from representer.approximation import Nystroem
 from representer.estimators.validation import folds_of
 from representer.kernels import Callable, Gaussian, Linear, Matern, Polynomial, TensorMatern
 from representer.operators import CurlFree, Decomposable, Dense, Representation, Separate
+from representer.optimize import SearchSettings
 from representer.problems import deep as _hyperparameters
 from representer.problems.composition import Composition, DeepProblem, convex_loss, minimise, squared_loss
 from representer.problems.deep import DeepModel, DeepRegression, Fold, HyperparameterSearch, Splits, hypergradient
@@ -48,7 +49,7 @@ def start_of(problem, seed=0):
 
 
 def solved(problem, start):
-    return minimise(problem, start[None], max_iter=2000, tol=1e-15).point if len(start) else start
+    return minimise(problem, start[None], SearchSettings(max_iter=2000, tol=1e-15)).point if len(start) else start
 
 
 @pytest.fixture
@@ -114,7 +115,7 @@ def test_the_loss_itself_chooses_its_alpha(data, name):
     loss = convex_loss(name, True, **({"epsilon": 0.02} if name == "epsilon_insensitive" else {}))
     problem = problem_of(composition, (X, targets), loss, "validation")
     search = HyperparameterSearch(
-        composition, ["alpha"], [Fold(problem, start_of(problem))], max_iter=1, tol=1.0, frozen=True
+        composition, ["alpha"], [Fold(problem, start_of(problem))], SearchSettings(max_iter=1, tol=1.0), frozen=True
     )
     value, gradient = search(search.start)
     step = 1e-4
@@ -138,7 +139,7 @@ def test_a_search_lowers_the_mean_error_of_its_folds(data):
         problem = DeepProblem(composition, X, Y, loss.scored("validation", validation), rows=training, free=["alpha"])
         folds.append(Fold(problem, start_of(problem)))
     free = ["alpha", "layers__0__alpha"]
-    search = HyperparameterSearch(composition, free, folds, max_iter=50, tol=1e-6)
+    search = HyperparameterSearch(composition, free, folds, SearchSettings(max_iter=50, tol=1e-6))
     before = search(search.start)[0].item() * search.unit
     by_hand = []
     for fold, (_, validation) in zip(folds, splits, strict=True):
@@ -147,7 +148,7 @@ def test_a_search_lowers_the_mean_error_of_its_folds(data):
     assert before == pytest.approx(np.mean(by_hand), rel=1e-6)
     search.scan()
     assert search.best <= before * (1 + 1e-6)
-    choice = search.run(max_iter=8, tol=1e-2, callback=None, verbose=0)
+    choice = search.run(SearchSettings(max_iter=8, tol=1e-2))
     assert choice.value <= search.best * (1 + 1e-6) < before
     values = [entry.value for entry in choice.history]
     assert values == sorted(values, reverse=True)
@@ -158,7 +159,7 @@ def test_the_outer_alpha_stays_above_its_least_value(data):
     composition = COMPOSITIONS["no layer"]
     problem = problem_of(composition, data, squared_loss(True), "loo")
     search = HyperparameterSearch(
-        composition, ["alpha"], [Fold(problem, start_of(problem))], max_iter=1, tol=1.0, least_alpha=0.5
+        composition, ["alpha"], [Fold(problem, start_of(problem))], SearchSettings(max_iter=1, tol=1.0), least_alpha=0.5
     )
     assert search.unpack(torch.tensor([-50.0], dtype=torch.float64)).alpha.item() == pytest.approx(0.5)
 

@@ -68,7 +68,7 @@ def test_no_long_search_ends_lower(name: str, outer: Any) -> None:
     result = minimum(deep)
     assert deep.chain is not None
     starts = 0.5 * torch.randn(2, deep.size, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    searched = minimise(deep, starts, max_iter=300, tol=1e-8)
+    searched = minimise(deep, starts, SearchSettings(max_iter=300, tol=1e-8))
     assert result.value <= searched.value * (1 + 1e-6)
     assert result.value == pytest.approx(searched.value, rel=1e-5)
     again = deep.value(result.point[None]).item()  # the point has the value that it is said to have

@@ -532,13 +532,5 @@ def minimise(
 ) -> OptimizeResult:
     """Minimise a function with gradients by L-BFGS from raced restarts around a start."""
     with recycling():  # every evaluation makes the same matrices again
-        return lbfgs(
-            function,
-            random_starts(start, settings.n_restarts, settings.seed),
-            max_iter=settings.max_iter,
-            tol=settings.tol,
-            callback=settings.callback,
-            verbose=settings.verbose,
-            description=description,
-            deadline=settings.deadline,
-        )
+        starts = random_starts(start, settings.n_restarts, settings.seed)
+        return lbfgs(function, starts, **settings.limits(description))

@@ -338,6 +338,17 @@ class SearchSettings:
     callback: Callable[[HistoryEntry], bool] = keep_going
     deadline: Deadline = field(default_factory=Deadline)
 
+    def limits(self, description: str) -> dict[str, Any]:
+        """The arguments by which every optimiser is told when to end, and whom to tell of its iterations."""
+        return {
+            "max_iter": self.max_iter,
+            "tol": self.tol,
+            "callback": self.callback,
+            "verbose": self.verbose,
+            "description": description,
+            "deadline": self.deadline,
+        }
+
     def tell(self, stage: str) -> None:
         """Print how long the fit has taken up to a stage of it, where progress is asked for."""
         if self.verbose >= 1:

@@ -705,13 +705,8 @@ def _minimised_in_batches(
         n_samples=len(problem.rows),
         batch_size=batch_size,
         learning_rate=RELATIVE_STEP * start.square().mean().sqrt().item(),
-        max_iter=settings.max_iter,
-        tol=max(settings.tol, 1e-4),
         random_state=seed,
-        callback=settings.callback,
-        verbose=settings.verbose,
-        description=description,
-        deadline=settings.deadline,
+        **replace(settings, tol=max(settings.tol, 1e-4)).limits(description),
     )
     with torch.no_grad():  # of all samples: batches have decoders of their own
         return replace(result, value=problem.value(result.point[None]).item())

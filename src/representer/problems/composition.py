@@ -36,7 +36,7 @@ from representer.objectives import (
 )
 from representer.objectives.squared import Observed, OnFactor, observed, separation_penalty
 from representer.operators import Decomposable, Identity, OperatorKernel
-from representer.optimize import Callback, Deadline, OptimizeResult, lbfgs
+from representer.optimize import OptimizeResult, SearchSettings, lbfgs
 from representer.samples import Data, take
 from representer.samples import rows as limits
 from representer.systems import relative_norm
@@ -656,16 +656,7 @@ class DeepProblem:
 
 
 def minimise(
-    problem: DeepProblem,
-    starts: Tensor,
-    *,
-    max_iter: int,
-    tol: float,
-    callback: Callback | None = None,
-    verbose: int = 0,
-    description: str = "",
-    strict: bool = True,
-    deadline: Deadline | None = None,
+    problem: DeepProblem, starts: Tensor, settings: SearchSettings, *, description: str = "", strict: bool = True
 ) -> OptimizeResult:
     """Minimise J from some starts, in units of its value at the first: tolerances do not depend on those of y.
 
@@ -693,8 +684,7 @@ def minimise(
         values, gradients = first if torch.equal(points, starts) else problem.value_and_gradient(points)
         return values / unit, gradients / unit
 
-    options = {"callback": callback, "verbose": verbose, "description": description, "deadline": deadline}
-    result = lbfgs(in_units, starts, max_iter=max_iter, tol=tol, **options)  # type: ignore[arg-type]
+    result = lbfgs(in_units, starts, **settings.limits(description))
     factor = unit.item()
     vanished = result.value <= info.eps and not result.interrupted
     history = [e._replace(value=e.value * factor, gradient_norm=e.gradient_norm * factor) for e in result.history]

@@ -27,9 +27,7 @@ from representer.linalg import (
 )
 from representer.operators import Decomposable, OperatorKernel, Representation, original, repaired_gram
 from representer.optimize import (
-    Callback,
     Choice,
-    Deadline,
     OptimizeResult,
     Problem,
     SearchSettings,
@@ -208,16 +206,14 @@ class HyperparameterSearch:
         composition: Composition,
         free: Sequence[str],
         folds: Sequence[Fold],
+        settings: SearchSettings,
         *,
-        max_iter: int,
-        tol: float,
         least_alpha: float = 0.0,
         frozen: bool = False,
-        deadline: Deadline | None = None,
     ):
         self.composition, self.folds, self.least_alpha = composition, list(folds), least_alpha
         self.frozen = frozen  # inner layers stay as they are: only the outer function is fitted anew
-        self.max_iter, self.tol, self.deadline = max_iter, tol, deadline
+        self.settings = settings  # of the folds' own searches
         packing, start = composition.packing(list(free))
         self.packing: Packing = packing
         self.start = start.to(folds[0].problem.Y)
@@ -249,8 +245,8 @@ class HyperparameterSearch:
             return h.new_tensor(torch.nan), torch.full_like(h, torch.nan), []
         parts = []
         for fold, point in zip(self.folds, solved, strict=True):
-            if self.deadline is not None and math.isfinite(self.best):  # a fold's own solutions may take seconds
-                self.deadline.check()
+            if math.isfinite(self.best):  # a fold's own solutions may take seconds
+                self.settings.deadline.check()
             fixed = None if self.frozen else fold.problem.at(numbers)
             parts.append(hypergradient(fold.problem, fixed, point, h, self.unpack))
         values, gradients = zip(*parts, strict=True)
@@ -266,8 +262,7 @@ class HyperparameterSearch:
                 points.append(fold.point)
                 continue
             problem = fold.problem.at(numbers)
-            limits = {"max_iter": self.max_iter, "tol": self.tol, "deadline": self.deadline}
-            result = minimise(problem, fold.point[None], **limits, strict=False)  # type: ignore[arg-type]
+            result = minimise(problem, fold.point[None], self.settings, strict=False)
             if result.interrupted:
                 raise KeyboardInterrupt
             if not math.isfinite(result.value):
@@ -322,16 +317,14 @@ class HyperparameterSearch:
             numbers = self.unpack(self.start).numbers()
         return Choice(numbers, numbers.alpha, self.best)
 
-    def run(self, *, max_iter: int, tol: float, callback: Callback | None, verbose: int) -> Choice:
+    def run(self, settings: SearchSettings) -> Choice:
         """Minimise the error; what was found when it is interrupted is kept."""
 
         def function(points: Tensor) -> tuple[Tensor, Tensor]:
             values, gradients = zip(*(self(point) for point in points), strict=True)
             return torch.stack(values), torch.stack(gradients)
 
-        description = "error of held-out data"
-        options = {"callback": callback, "verbose": verbose, "description": description, "deadline": self.deadline}
-        result = lbfgs(function, self.start, max_iter=max_iter, tol=tol, noise=NOISE, **options)  # type: ignore[arg-type]
+        result = lbfgs(function, self.start, noise=NOISE, **settings.limits("error of held-out data"))
         with torch.no_grad():
             chosen = self.unpack(result.point).numbers()
         unit = self.unit or 1.0
@@ -1003,16 +996,10 @@ class DeepRegression(Problem):
         *,
         frozen: bool = False,
     ) -> HyperparameterSearch:
-        return HyperparameterSearch(
-            composition,
-            free,
-            folds,
-            max_iter=min(settings.max_iter, FOLD_ITERATIONS),
-            tol=max(settings.tol, FOLD_TOL),
-            least_alpha=self._least_alpha(composition, loss, len(folds[0].problem.Y)),
-            frozen=frozen,
-            deadline=settings.deadline,
-        )
+        max_iter, tol = min(settings.max_iter, FOLD_ITERATIONS), max(settings.tol, FOLD_TOL)
+        of_folds = replace(settings, max_iter=max_iter, tol=tol, callback=keep_going, verbose=0)
+        least_alpha = self._least_alpha(composition, loss, len(folds[0].problem.Y))
+        return HyperparameterSearch(composition, free, folds, of_folds, least_alpha=least_alpha, frozen=frozen)
 
     def _fold(
         self,
@@ -1079,16 +1066,7 @@ class DeepRegression(Problem):
         convex = global_minimum(problem, settings)
         if convex is not None:
             return convex
-        return minimise(
-            problem,
-            starts,
-            max_iter=settings.max_iter,
-            tol=settings.tol,
-            callback=settings.callback,
-            verbose=settings.verbose,
-            description=description,
-            deadline=settings.deadline,
-        )
+        return minimise(problem, starts, settings, description=description)
 
     def _inner(self, choice: DeepChoice, generator: torch.Generator) -> InnerSolution:
         """The inner layers at the chosen hyperparameters."""
@@ -1211,8 +1189,7 @@ def _stopped(composition: Composition) -> Choice:
 
 
 def _run(search: HyperparameterSearch, settings: SearchSettings) -> Choice:
-    options = {"callback": settings.callback, "verbose": settings.verbose}
-    return search.run(max_iter=SEARCH_ITERATIONS, tol=SEARCH_TOL, **options)  # type: ignore[arg-type]
+    return search.run(replace(settings, max_iter=SEARCH_ITERATIONS, tol=SEARCH_TOL))
 
 
 def _spread_out(f: Expansion, rows: np.ndarray, n: int) -> Expansion:

@@ -476,14 +476,8 @@ class EmbeddingSearch:
             stopped = settings.callback(entry)
             return stopped
 
-        options: dict[str, Any] = {
-            "max_iter": settings.max_iter,
-            "tol": settings.tol,
-            "callback": report,
-            "verbose": settings.verbose,
-            "description": "log criterion" if self.logarithm else f"criterion {settings.criterion}",
-            "deadline": settings.deadline,
-        }
+        description = "log criterion" if self.logarithm else f"criterion {settings.criterion}"
+        options = replace(settings, callback=report).limits(description)
         with silent_repairs(), recycling():
             try:
                 result = self._descended(options)

@@ -258,7 +258,8 @@ class SmallNuclearNorm(ConvexProblem):
     def solve(self, near: Tensor | None = None, *, rough: bool = False) -> Tensor:
         """By L-BFGS from the split of a ridge fit, or from near the solution."""
         start, tol = self._start() if near is None else near, ROUGH if rough else MATRIX_TOL
-        return minimise(self.problem, start[None], max_iter=MATRIX_ITERATIONS, tol=tol, strict=False).point
+        settings = SearchSettings(max_iter=MATRIX_ITERATIONS, tol=tol)
+        return minimise(self.problem, start[None], settings, strict=False).point
 
     def _start(self) -> Tensor:
         """The balanced split of the coordinates M = ηBᵀC = USVᵀ of the best multiple η of the kernel."""
