@@ -83,11 +83,8 @@ class PredictiveSpread:
             residuals = Y - fixed.left_out()
         variance = fixed.left_out_variance() if missed is None else fixed.left_out_variance() + missed
         moments = LeftOutMoments(Y, Y - residuals, variance, groups, self.noise / w[:, None], missed)
-        self.scale, nothing = moments.scale(), np.zeros(Y.shape[1])
-        if replicated is not None or missed is not None:
-            scatter, freedom = (torch.from_numpy(values) for values in replicated or (nothing, nothing))
-            self.scale, excess = moments.calibrated(self.noise, scatter, freedom)
-            self.noise = self.noise * excess
+        self.scale, excess = moments.judged(self.noise, replicated)
+        self.noise = self.noise * excess
         self.system = factor_system(replace(data, intercept=True), alpha) if intercept else fixed
         self.bytes_per_row = 4 * Y.numel() * Y.element_size()  # k(x, Z), its distances, solutions and their squares
 

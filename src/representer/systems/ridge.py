@@ -129,22 +129,12 @@ class FittedSystem(FieldState, System):
     @cached_property
     def _calibration(self) -> tuple[Tensor, Tensor]:
         """The prior's scale s² (p,), and how many times larger than alpha·Σw the noise is (p,)."""
-        return self._judged_by_residuals()
+        return self.left_out_moments().judged(self.alpha * self.weight, self.replicated)
 
     @property
     def _approximated(self) -> bool:
         """May the features miss something of k(x, x)?"""
         return self.features is not None and self.features.approximation is not None
-
-    def _judged_by_residuals(self) -> tuple[Tensor, Tensor]:
-        """Both, from samples that were left out and from replicates."""
-        moments = self.left_out_moments()
-        if moments.noise is None or not self.alpha > 0 or (self.replicated is None and moments.missed is None):
-            scale = moments.scale()
-            return scale, torch.ones_like(scale)
-        nothing = np.zeros(moments.Y.shape[1])
-        scatter, freedom = (torch.from_numpy(values) for values in self.replicated or (nothing, nothing))
-        return moments.calibrated(self.alpha * self.weight, scatter, freedom)
 
     def noise(self) -> Tensor:
         """The variance (p,) of the noise of a sample of weight one: s²·alpha·Σw, or more where replicates show it."""
@@ -262,6 +252,19 @@ class LeftOutMoments:
     groups: Tensor | None = None
     noise: Tensor | None = None  # what of the variance is noise, (n, p) or (n, 1)
     missed: Tensor | None = None  # what of the variance is k(x, x) that features miss, (n, p) or (n, 1)
+
+    def judged(self, unit: float, replicated: tuple[np.ndarray, np.ndarray] | None) -> tuple[Tensor, Tensor]:
+        """s² (p,), and how many times larger than ``unit``, that of a sample of weight one, the noise is (p,).
+
+        Both follow from what was left out and, where there are some, from the scatter of replicates and its degrees of
+        freedom, ``replicated``.
+        """
+        if self.noise is None or not unit > 0 or (replicated is None and self.missed is None):
+            scale = self.scale()
+            return scale, torch.ones_like(scale)
+        nothing = np.zeros(self.Y.shape[1])
+        scatter, freedom = (torch.from_numpy(values) for values in replicated or (nothing, nothing))
+        return self.calibrated(unit, scatter, freedom)
 
     def calibrated(self, unit: float, scatter: Tensor, freedom: Tensor) -> tuple[Tensor, Tensor]:
         """s² (p,), and how many times the noise should be larger (p,), by the likelihood of residuals and replicates.
@@ -520,7 +523,7 @@ class ExactSystem(FittedSystem):
     @cached_property
     def _calibration(self) -> tuple[Tensor, Tensor]:
         if not isinstance(self._system, IterativeOutputs):
-            return self._judged_by_residuals()
+            return self.left_out_moments().judged(self.alpha * self.weight, self.replicated)
         targets = self._training.targets  # without leave-one-out: maximum likelihood, yᵀQy over the entries
         scale = (targets * self._system.coefficients()).sum() / targets.numel()
         return scale, torch.ones_like(scale)
