@@ -60,6 +60,13 @@ def panels(
         The figure.
     axes : ndarray of Axes, shape (n_rows, n_columns)
         Its panels.
+
+    Examples
+    --------
+    >>> from representer.plotting import panels
+    >>> figure, axes = panels(1, 2, column_labels=["before", "after"])
+    >>> axes.shape, axes[0, 1].get_title()
+    ((1, 2), 'after')
     """
     figure_class = _matplotlib("figure").Figure
     figure = figure_class(figsize=(size * n_columns + 1.0, size * n_rows + 0.6), layout="constrained")
@@ -116,6 +123,14 @@ def surface_map(
     -------
     ax : Axes
         The axes with the drawing.
+
+    Examples
+    --------
+    >>> from representer.datasets import jump, square_grid
+    >>> from representer.plotting import panels, surface_map
+    >>> _, axes = panels(1, 1)
+    >>> surface_map(jump(square_grid(11)), label="value", ax=axes[0, 0]).get_xlabel()
+    'x'
     """
     ax = ax or _matplotlib("pyplot").gca()
     picture = _square(values)
@@ -164,6 +179,14 @@ def error_map(
     -------
     ax : Axes
         The axes with the drawing, labelled by the share of the square with an error above ``limit``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from representer.plotting import error_map, panels
+    >>> _, axes = panels(1, 1)
+    >>> error_map(np.array([0.0, 0.05, 0.2, 0.3]), ax=axes[0, 0]).get_xlabel()
+    'above 10%: 50.0% of the square'
     """
     percent = 100.0 * _square(error)
     ax = surface_map(
@@ -202,6 +225,15 @@ def grid_transformation(
     -------
     ax : Axes
         The axes with the drawing.
+
+    Examples
+    --------
+    >>> from representer.datasets import kink, square_grid
+    >>> from representer.plotting import grid_transformation, panels
+    >>> _, axes = panels(1, 1)
+    >>> grid = square_grid(11)
+    >>> grid_transformation(grid**3, kink(grid), ax=axes[0, 0]).get_ylabel()
+    'second coordinate'
     """
     ax = ax or _matplotlib("pyplot").gca()
     places = np.asarray(images, dtype=float)
@@ -242,6 +274,13 @@ def contribution_bars(
     -------
     ax : Axes
         The axes with the drawing.
+
+    Examples
+    --------
+    >>> from representer.plotting import contribution_bars, panels
+    >>> _, axes = panels(1, 1)
+    >>> len(contribution_bars(["sample 3", "sample 1"], [0.7, -0.2], ax=axes[0, 0]).patches)
+    2
     """
     if ax is None:
         pyplot = _matplotlib("pyplot")
@@ -276,6 +315,13 @@ def spectrum_line(values: npt.ArrayLike, alpha: float, *, ax: Axes | None = None
     -------
     ax : Axes
         The axes with the drawing.
+
+    Examples
+    --------
+    >>> from representer.plotting import panels, spectrum_line
+    >>> _, axes = panels(1, 1)
+    >>> spectrum_line([1.0, 0.1, 0.01], alpha=0.05, ax=axes[0, 0]).get_yscale()
+    'log'
     """
     ax = ax or _matplotlib("pyplot").gca()
     heights = np.asarray(values, dtype=float)
@@ -301,6 +347,13 @@ def prediction_scatter(targets: npt.ArrayLike, predictions: npt.ArrayLike, *, ax
     -------
     ax : Axes
         The axes with the drawing.
+
+    Examples
+    --------
+    >>> from representer.plotting import panels, prediction_scatter
+    >>> _, axes = panels(1, 1)
+    >>> prediction_scatter([1.0, 2.0, 3.0], [1.1, 1.9, 3.2], ax=axes[0, 0]).get_ylabel()
+    'prediction'
     """
     ax = ax or _matplotlib("pyplot").gca()
     x, y = np.asarray(targets, dtype=float), np.asarray(predictions, dtype=float)
@@ -329,6 +382,12 @@ def figure_svg(draw: Callable[[Axes], object], *, width: float = 6.0, height: fl
     -------
     svg : str or None
         The figure; None if matplotlib is not installed (the extra ``plot``).
+
+    Examples
+    --------
+    >>> from representer.plotting import figure_svg, spectrum_line
+    >>> figure_svg(lambda ax: spectrum_line([1.0, 0.1], alpha=0.05, ax=ax))[:4]
+    '<svg'
     """
     try:
         new_figure, rc_context = _matplotlib("figure").Figure, _matplotlib("rc_context")

@@ -225,6 +225,12 @@ def check_gradient(
     """Compare the derivative of a scalar function by autograd with central differences.
 
     ``precision`` is the least precision in which the function computes; it decides the step and the tolerance.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from representer.testing import check_gradient
+    >>> check_gradient(lambda x: (x**2).sum(), torch.tensor([1.0, 2.0], dtype=torch.float64), "x")
     """
     point = point.detach().clone().requires_grad_()
     value = function(point)

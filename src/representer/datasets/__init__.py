@@ -161,5 +161,12 @@ __all__ = [
 
 
 def sources() -> list[Source]:
-    """The files of all public sets that loaders read."""
+    """The files of all public sets that loaders read.
+
+    Examples
+    --------
+    >>> from representer.datasets import sources
+    >>> "esol.csv" in [source.file for source in sources()]
+    True
+    """
     return sorted((value for value in globals().values() if isinstance(value, Source)), key=lambda s: s.file)

@@ -217,7 +217,14 @@ def as_graph(graph: Data, *, node_label: Hashable = "label", edge_label: Hashabl
 
 
 def is_graph(item: object) -> bool:
-    """Is it a graph of a kind that ``as_graph`` takes?"""
+    """Is it a graph of a kind that ``as_graph`` takes?
+
+    Examples
+    --------
+    >>> from representer.kernels import Graph, is_graph
+    >>> is_graph(Graph([(0, 1)])), is_graph("C-C")
+    (True, False)
+    """
     return isinstance(item, Graph) or _is_networkx(item) or _is_molecule(item)
 
 

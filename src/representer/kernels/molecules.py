@@ -496,7 +496,14 @@ def _integers(numbers: Collection[int]) -> np.ndarray:
 
 
 def morgan(radius: int, n_bits: int, counts: bool, chirality: bool) -> Fingerprint:
-    """The Morgan fingerprint that these arguments describe, checked."""
+    """The Morgan fingerprint that these arguments describe, checked.
+
+    Examples
+    --------
+    >>> from representer.kernels import morgan
+    >>> morgan(2, 1024, counts=False, chirality=False)(["CCO"]).shape
+    (1, 1024)
+    """
     if not is_count(n_bits):
         raise ValueError(f"n_bits must be a positive integer; got {n_bits!r}.")
     if not is_whole(radius):
@@ -529,7 +536,15 @@ def _generator(fingerprint: Fingerprint) -> Any:
 
 # -- molecules --------------------------------------------------------------------------------------------------------
 def as_molecules(X: Data) -> list[Data]:
-    """SMILES strings and RDKit molecules as a list, from any sequence, array or column of a frame."""
+    """SMILES strings and RDKit molecules as a list, from any sequence, array or column of a frame.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from representer.kernels import as_molecules
+    >>> as_molecules(np.array(["CCO", "CCN"]))
+    ['CCO', 'CCN']
+    """
     if is_single(X):
         what = "string" if isinstance(X, str) else type(X).__name__
         raise ValueError(f"Expected a sequence of molecules, got one {what}. Pass [{X!r:.60}].")
@@ -576,7 +591,15 @@ def has_rdkit() -> bool:
 
 
 def is_molecule(item: object) -> bool:
-    """Is it a molecule of RDKit?"""
+    """Is it a molecule of RDKit?
+
+    Examples
+    --------
+    >>> from rdkit import Chem
+    >>> from representer.kernels import is_molecule
+    >>> is_molecule(Chem.MolFromSmiles("CCO")), is_molecule("CCO")
+    (True, False)
+    """
     chem = sys.modules.get("rdkit.Chem")
     return chem is not None and isinstance(item, chem.Mol)
 

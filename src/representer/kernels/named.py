@@ -116,7 +116,14 @@ def _is_member(kernel: object) -> bool:
 
 
 def is_several(kernel: object) -> bool:
-    """Is it several kernels, of which a learner makes one model: a stack, ``"auto"`` or the word of a family?"""
+    """Is it several kernels, of which a learner makes one model: a stack, ``"auto"`` or the word of a family?
+
+    Examples
+    --------
+    >>> from representer.kernels import is_several
+    >>> is_several("auto"), is_several("rbf")
+    (True, False)
+    """
     return isinstance(kernel, Stack) or (isinstance(kernel, str) and (kernel == "auto" or kernel in FAMILIES))
 
 

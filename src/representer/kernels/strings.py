@@ -98,7 +98,14 @@ def _kind(item: object) -> type | None:
 
 
 def one_kind(strings: Sequence[String]) -> type:
-    """The kind of all strings: str, bytes, or tuple for every other sequence."""
+    """The kind of all strings: str, bytes, or tuple for every other sequence.
+
+    Examples
+    --------
+    >>> from representer.kernels import one_kind
+    >>> one_kind(["ab", "c"]), one_kind([["a", 1], ("b",)])
+    (<class 'str'>, <class 'tuple'>)
+    """
     kinds: dict[type | None, int] = {}  # with the first position of each
     for i, item in enumerate(strings):
         kinds.setdefault(_kind(item), i)
@@ -159,7 +166,15 @@ class Coded:
 
 
 def coded(strings: Sequence[String], others: Sequence[String] | None = None) -> Coded:
-    """The strings, and others of the same kind after them, with numbers for symbols."""
+    """The strings, and others of the same kind after them, with numbers for symbols.
+
+    Examples
+    --------
+    >>> from representer.kernels import coded
+    >>> strings = coded(["ab", "b"])
+    >>> strings.symbols.tolist(), strings.lengths.tolist(), strings.alphabet
+    ([0, 1, 1], [2, 1], ['a', 'b'])
+    """
     if others is not None:
         kinds = one_kind(strings).__name__, one_kind(others).__name__
         if kinds[0] != kinds[1]:

@@ -459,7 +459,14 @@ def _as_floats(X: Data) -> np.ndarray:
 
 
 def is_frame(X: Data) -> bool:
-    """Do the columns of samples have names, as in a frame, a dictionary, a structured array or dictionaries?"""
+    """Do the columns of samples have names, as in a frame, a dictionary, a structured array or dictionaries?
+
+    Examples
+    --------
+    >>> from representer.kernels import is_frame
+    >>> is_frame({"size": [1.0, 2.0]}), is_frame([[1.0], [2.0]])
+    (True, False)
+    """
     return frame_columns(X) is not None
 
 
@@ -476,6 +483,12 @@ def are_vectors(X: Data, *, incomplete: bool = False) -> bool:
     """Are the samples rows of numbers, or a frame of them; with ``incomplete`` also if sparse, or with gaps?
 
     A matrix holds vectors whatever its entries are; they are checked elsewhere.
+
+    Examples
+    --------
+    >>> from representer.kernels import are_vectors
+    >>> are_vectors([[1.0, 2.0], [3.0, 4.0]]), are_vectors(["ab", "c"])
+    (True, False)
     """
     X = plain(X)
     if issparse(X):

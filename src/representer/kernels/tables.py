@@ -697,7 +697,20 @@ def _tables_of_records(kernel: Value) -> Iterator[Table]:
 
 
 def warn_of_unknown(kernel: Value, X: Sequence[Record]) -> None:
-    """Warn about columns of categories with several entries (or one in all) of which the fit has seen none."""
+    """Warn about columns of categories with several entries (or one in all) of which the fit has seen none.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from representer.kernels import Category, Gaussian, Table, warn_of_unknown
+    >>> from representer.samples import as_records
+    >>> kernel = Table(Gaussian(1.0), {"colour": Category(["red", "blue"])})
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     warn_of_unknown(kernel, as_records({"colour": ["Red", "Blue"]}))
+    >>> caught[0].category.__name__
+    'UnknownCategoryWarning'
+    """
     encodings = {name: encoding for table in _tables_of_records(kernel) for name, encoding in table.columns.items()}
     unknown = []
     for name, encoding in encodings.items():

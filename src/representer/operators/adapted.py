@@ -193,7 +193,15 @@ def _with_kernels(kernel: OperatorKernel, change: Callable[[Kernel], Kernel]) ->
 
 
 def takes_sparse(kernel: object) -> bool:
-    """Do all kernels inside a kernel take sparse matrices? A kernel that maps its data first does not."""
+    """Do all kernels inside a kernel take sparse matrices? A kernel that maps its data first does not.
+
+    Examples
+    --------
+    >>> from representer.kernels import Gaussian, MinMax
+    >>> from representer.operators import takes_sparse
+    >>> takes_sparse(MinMax() + 1.0), takes_sparse(Gaussian())
+    (True, False)
+    """
     if isinstance(kernel, str) and kernel == "auto":
         return True  # there is a family of sparse rows
     if isinstance(kernel, str) and kernel in NAMES:
@@ -204,7 +212,15 @@ def takes_sparse(kernel: object) -> bool:
 
 
 def takes_gaps(kernel: Kernel | OperatorKernel | Stack) -> bool:
-    """Do all kernels take vectors with missing entries (NaN)?"""
+    """Do all kernels take vectors with missing entries (NaN)?
+
+    Examples
+    --------
+    >>> from representer.kernels import Gaussian, Missing
+    >>> from representer.operators import takes_gaps
+    >>> takes_gaps(Missing(Gaussian())), takes_gaps(Gaussian())
+    (True, False)
+    """
     if isinstance(kernel, Kernel):
         return kernel.takes_gaps
     return all(takes_gaps(k) for _, k in kernel._children() if isinstance(k, Kernel | OperatorKernel))

@@ -53,7 +53,15 @@ class Operator(Value, ABC):
 
 
 def clipped_spectrum(matrix: Tensor) -> Eigenpairs:
-    """Eigenvalues and eigenvectors of an operator; negative eigenvalues, which come from rounding, become 0."""
+    """Eigenvalues and eigenvectors of an operator; negative eigenvalues, which come from rounding, become 0.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from representer.operators.base import clipped_spectrum
+    >>> clipped_spectrum(torch.diag(torch.tensor([2.0, -1e-9]))).values.tolist()
+    [0.0, 2.0]
+    """
     values, vectors = torch.linalg.eigh(matrix)
     return Eigenpairs(vectors, values.clamp(min=0.0))
 

@@ -242,7 +242,18 @@ def _is_bounded(kernel: OperatorKernel) -> bool:
 
 
 def mean_kernel(kernel: OperatorKernel, n_outputs: int) -> Kernel:
-    """The scalar kernel k of k(x, y) A; the mean of the outputs' kernels for any other operator-valued kernel."""
+    """The scalar kernel k of k(x, y) A; the mean of the outputs' kernels for any other operator-valued kernel.
+
+    Examples
+    --------
+    >>> from representer.kernels import Linear
+    >>> from representer.operators import Decomposable, Separate
+    >>> from representer.operators.joint import mean_kernel
+    >>> mean_kernel(Decomposable(Linear()), 2)
+    Linear()
+    >>> mean_kernel(Separate([Linear(), 3.0 * Linear()]), 2)([[2.0]]).tolist()
+    [[8.0]]
+    """
     return kernel.kernel if isinstance(kernel, Decomposable) else OutputMean(kernel, n_outputs)
 
 

@@ -111,6 +111,19 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     -------
     about : dict
         ``format``, ``library``, ``learner``, ``parameters``, ``python``, ``dependencies``, ``fit``, ``trusted``.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from representer import OperatorRidge
+    >>> from representer.persistence import describe
+    >>> X = np.arange(5.0)[:, None]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     OperatorRidge("rbf", alpha=0.1).fit(X, X[:, 0]).save(folder).name
+    ...     describe(folder)["learner"]
+    'model.representer'
+    'representer.OperatorRidge'
     """
     file = model_path(path)
     return _about(read_members(file, (ABOUT,))[ABOUT], file)

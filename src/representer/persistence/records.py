@@ -78,6 +78,12 @@ def fingerprint(data: Data) -> str | None:
     """The SHA-256 digest of all rows of data, or of evenly spaced ones; None for data on Dask, which need a pass.
 
     Equal data have equal fingerprints. So may long data that differ in rows that are not read.
+
+    Examples
+    --------
+    >>> from representer.persistence import fingerprint
+    >>> fingerprint(["a", "b"]) == fingerprint(["a", "b"]), fingerprint(["a", "b"]) == fingerprint(["b", "a"])
+    (True, False)
     """
     if is_dask(data) or not hasattr(data, "__len__"):
         return None

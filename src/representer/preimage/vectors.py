@@ -85,7 +85,15 @@ class Direct(Decoder):
 
 
 def is_linear(kernel: Kernel) -> bool:
-    """Is every Σ_i w_i φ(y_i) the image of a vector or a curve? It is not for derivatives, which lose the level."""
+    """Is every Σ_i w_i φ(y_i) the image of a vector or a curve? It is not for derivatives, which lose the level.
+
+    Examples
+    --------
+    >>> from representer.kernels import Gaussian, Linear
+    >>> from representer.preimage import is_linear
+    >>> is_linear(2.0 * Linear() + 1.0), is_linear(Gaussian())
+    (True, False)
+    """
     if isinstance(kernel, Functional):
         return isinstance(kernel.kernel, Linear) and 0 in kernel._orders
     if isinstance(kernel, Scaled | Centered):
@@ -115,6 +123,14 @@ def combination(kernel: Kernel, anchors: Data, weights: Tensor) -> Data:
     """The vectors (q, d), or the curves with the times of all anchors, nearest to Σ_i w_i φ(y_i) of a linear kernel.
 
     For features centred at m it is Σ w_i y_i + (1 − Σ w_i) m.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from representer.kernels import Linear
+    >>> from representer.preimage import combination
+    >>> combination(Linear(), torch.tensor([[1.0], [3.0]]), torch.tensor([[0.5, 0.5]])).tolist()
+    [[2.0]]
     """
     total = weighted_sum(anchors, weights)
     center = _center(kernel)
@@ -171,7 +187,15 @@ def distances(values: Tensor, candidates: Tensor, squared_norms: Tensor) -> Tens
 
 
 def nearest(distance: Tensor) -> Tensor:
-    """The number of the nearest candidate, (m,)."""
+    """The number of the nearest candidate, (m,).
+
+    Examples
+    --------
+    >>> import torch
+    >>> from representer.preimage import nearest
+    >>> nearest(torch.tensor([[1.0, 0.5], [0.0, 2.0]])).tolist()
+    [1, 0]
+    """
     return distance.argmin(-1)
 
 
