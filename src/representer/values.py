@@ -41,7 +41,7 @@ class Real:
         return value
 
     def problem(self, value: Tensor) -> str | None:
-        """What is wrong with a value, or None."""
+        """The reason why a value is inadmissible, or None."""
         return None if bool(torch.isfinite(value).all()) else "must be finite"
 
 
@@ -70,7 +70,7 @@ class Positive:
         return value.log().clamp(-limit, limit)
 
     def problem(self, value: Tensor) -> str | None:
-        """What is wrong with a value, or None."""
+        """The reason why a value is inadmissible, or None."""
         return None if bool(((value > 0) & torch.isfinite(value)).all()) else "must be positive and finite"
 
 
@@ -79,7 +79,7 @@ class NonNegative(Positive):
     """A number of at least 0, whose learned values are positive."""
 
     def problem(self, value: Tensor) -> str | None:
-        """What is wrong with a value, or None."""
+        """The reason why a value is inadmissible, or None."""
         admissible = bool(((value >= 0) & torch.isfinite(value)).all())
         return None if admissible else "must not be negative, and finite"
 
@@ -99,7 +99,7 @@ class Below(Positive):
         return (value / self.limit).logit().clamp(-29.0, 8.0)
 
     def problem(self, value: Tensor) -> str | None:
-        """What is wrong with a value, or None."""
+        """The reason why a value is inadmissible, or None."""
         inside = bool(((value > 0) & (value <= self.limit)).all())
         return None if inside else f"must be above 0 and at most {self.limit:.6g}"
 
@@ -120,7 +120,7 @@ class SemiDefinite:
         return (vectors * values.clamp(min=0.0).sqrt()[..., None, :]) @ vectors.mT
 
     def problem(self, value: Tensor) -> str | None:
-        """What is wrong with a value, or None."""
+        """The reason why a value is inadmissible, or None."""
         if value.ndim < 2 or value.shape[-1] != value.shape[-2]:
             return "must be a square matrix"
         if not bool(torch.isfinite(value).all()):
@@ -290,7 +290,7 @@ class Hyperparameter:
     scalar: bool = False
 
     def problem(self, value: object) -> str | None:
-        """What is wrong with a value or a word, or None."""
+        """The reason why a value or a word is inadmissible, or None."""
         if isinstance(value, str):
             words = f" or one of: {', '.join(map(repr, self.words))}" if self.words else ""
             return None if value in self.words else f"must be a number{words}"

@@ -214,7 +214,7 @@ def loader(
     Parameters
     ----------
     folder : path or None, default=None
-        Where ``{source.file}`` lies; None is the folder that REPRESENTER_DATA names, or the user's cache.
+        The folder of ``{source.file}``; None: the one that REPRESENTER_DATA names, or the user's cache.
 
     Returns
     -------

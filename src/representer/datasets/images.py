@@ -40,7 +40,7 @@ def load_usps(subset: Literal["train", "test", "all"] = "all", *, folder: str | 
     subset : {"train", "test", "all"}, default="all"
         The 7291 digits of the published training set, the 2007 digits of the test set, or both in this order.
     folder : path or None, default=None
-        Where ``usps.npz`` lies; None is the folder that REPRESENTER_DATA names, or the user's cache.
+        The folder of ``usps.npz``; None: the one that REPRESENTER_DATA names, or the user's cache.
 
     Returns
     -------
@@ -64,7 +64,7 @@ def load_faces(*, folder: str | Path | None = None) -> Bunch:
     Parameters
     ----------
     folder : path or None, default=None
-        Where ``olivetti_faces.npz`` lies; None is the folder that REPRESENTER_DATA names, or the user's cache.
+        The folder of ``olivetti_faces.npz``; None: the one that REPRESENTER_DATA names, or the user's cache.
 
     Returns
     -------
@@ -84,7 +84,7 @@ def load_mnist(subset: Literal["train", "test"] = "train", *, folder: str | Path
     subset : {"train", "test"}, default="train"
         The 60000 digits of the published training set, or the 10000 digits of the test set.
     folder : path or None, default=None
-        Where ``mnist.npz`` lies; None is the folder that REPRESENTER_DATA names, or the user's cache.
+        The folder of ``mnist.npz``; None: the one that REPRESENTER_DATA names, or the user's cache.
 
     Returns
     -------
@@ -106,7 +106,7 @@ def load_isomap_faces(*, folder: str | Path | None = None) -> Bunch:
     Parameters
     ----------
     folder : path or None, default=None
-        Where ``isomap_faces.npz`` lies; None is the folder that REPRESENTER_DATA names, or the user's cache.
+        The folder of ``isomap_faces.npz``; None: the one that REPRESENTER_DATA names, or the user's cache.
 
     Returns
     -------

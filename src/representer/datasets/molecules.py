@@ -98,7 +98,7 @@ def load_nci60(*, folder: str | Path | None = None) -> Bunch:
     Parameters
     ----------
     folder : path or None, default=None
-        Where ``nci60_activity.npz`` lies; None is the folder that REPRESENTER_DATA names, or the user's cache.
+        The folder of ``nci60_activity.npz``; None: the one that REPRESENTER_DATA names, or the user's cache.
 
     Returns
     -------
@@ -119,7 +119,7 @@ def load_metabolites(*, folder: str | Path | None = None) -> Bunch:
     Parameters
     ----------
     folder : path or None, default=None
-        Where ``metabolite_fingerprints.npz`` lies; None is the folder that REPRESENTER_DATA names, or the user's cache.
+        The folder of ``metabolite_fingerprints.npz``; None: the one that REPRESENTER_DATA names, or the user's cache.
 
     Returns
     -------
@@ -140,7 +140,7 @@ def load_mutag(*, edge_labels: bool = False, folder: str | Path | None = None) -
     edge_labels : bool, default=False
         Are edges labelled by the kind of their bond? Published results of graph kernels use node labels only.
     folder : path or None, default=None
-        Where ``mutag.npz`` lies; None is the folder that REPRESENTER_DATA names, or the user's cache.
+        The folder of ``mutag.npz``; None: the one that REPRESENTER_DATA names, or the user's cache.
 
     Returns
     -------

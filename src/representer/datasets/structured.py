@@ -41,7 +41,7 @@ def load_ocr(*, folder: str | Path | None = None) -> Bunch:
     Parameters
     ----------
     folder : path or None, default=None
-        Where ``ocr_letters.npz`` lies; None is the folder that REPRESENTER_DATA names, or the user's cache.
+        The folder of ``ocr_letters.npz``; None: the one that REPRESENTER_DATA names, or the user's cache.
 
     Returns
     -------
@@ -71,7 +71,7 @@ def load_bibtex(*, folder: str | Path | None = None) -> Bunch:
     Parameters
     ----------
     folder : path or None, default=None
-        Where ``bibtex_ml.npz`` lies; None is the folder that REPRESENTER_DATA names, or the user's cache.
+        The folder of ``bibtex_ml.npz``; None: the one that REPRESENTER_DATA names, or the user's cache.
 
     Returns
     -------

@@ -142,7 +142,7 @@ def load_bupa(*, folder: str | Path | None = None) -> Bunch:
     Parameters
     ----------
     folder : path or None, default=None
-        Where ``bupa_liver.csv`` lies; None is the folder that REPRESENTER_DATA names, or the user's cache.
+        The folder of ``bupa_liver.csv``; None: the one that REPRESENTER_DATA names, or the user's cache.
 
     Returns
     -------
@@ -164,7 +164,7 @@ def load_cleveland(
         Cholesterol is predicted from the 12 other measurements and the diagnosis, as in the regression set
         "cholesterol"; the diagnosis from all 13 measurements.
     folder : path or None, default=None
-        Where ``cleveland_heart.csv`` lies; None is the folder that REPRESENTER_DATA names, or the user's cache.
+        The folder of ``cleveland_heart.csv``; None: the one that REPRESENTER_DATA names, or the user's cache.
 
     Returns
     -------

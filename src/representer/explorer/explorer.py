@@ -374,8 +374,8 @@ class Explorer:
         if self.y is None or not self.supervised or self.y.ndim > 2:
             return None
         options = self.model._training_samples.options if self.own else {}
-        chosen = {name: None if options.get(own) is None else np.asarray(options[own])[self.rows]
-                  for name, own in (("weights", "sample_weight"), ("groups", "groups"))}  # fmt: skip
+        chosen = {name: None if options.get(option) is None else np.asarray(options[option])[self.rows]
+                  for name, option in (("weights", "sample_weight"), ("groups", "groups"))}  # fmt: skip
         intercept = bool(getattr(self.model, "fit_intercept", True))
         if self.classes is not None:
             labels = np.searchsorted(self.model.classes_, self.y).clip(max=len(self.classes) - 1)

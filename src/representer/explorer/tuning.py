@@ -235,9 +235,9 @@ class Tuning:
         }
 
 
-def _eigenvalues(known: Known) -> np.ndarray:
+def _eigenvalues(spectrum_and_constants: Known) -> np.ndarray:
     """The eigenvalues, the largest first, without the one that stands for constants beside a centred matrix."""
-    spectrum, constants = known
+    spectrum, constants = spectrum_and_constants
     values = plain(spectrum.values)
     if constants is not None and float(constants.level) > 0:
         values = np.delete(values, int((spectrum.vectors.mT @ constants.basis)[:, 0].abs().argmax()))

@@ -117,11 +117,11 @@ def local_power(sizes: Tensor, deviations: Tensor, masses: Tensor, coverage: flo
     return torch.tensor(POWERS, dtype=sizes.dtype)[torch.stack(widths).argmin(0)]
 
 
-def local_scales(deviations: Tensor, power: Tensor, known: Tensor) -> Tensor:
+def local_scales(deviations: Tensor, power: Tensor, left_out: Tensor) -> Tensor:
     """The factors of errors at new points: a power (p,) of the deviations (m, n, p) there.
 
-    Beyond the largest of the deviations ``known`` (n, p) for left-out samples, which say nothing there, the factor is
-    proportional to the deviation whatever the power. Inputs like the samples are there once in n + 1 times.
+    Beyond the largest of the deviations ``left_out`` (n, p) for left-out samples, which say nothing there, the factor
+    is proportional to the deviation whatever the power. Inputs like the samples are there once in n + 1 times.
 
     Examples
     --------
@@ -131,18 +131,18 @@ def local_scales(deviations: Tensor, power: Tensor, known: Tensor) -> Tensor:
     >>> local_scales(new, torch.tensor([0.0]), torch.tensor([[1.0], [2.0]])).flatten().tolist()
     [1.0, 1.0, 10.0]
     """
-    largest = known.nan_to_num(0.0).amax(0).clamp(min=torch.finfo(known.dtype).tiny)
+    largest = left_out.nan_to_num(0.0).amax(0).clamp(min=torch.finfo(left_out.dtype).tiny)
     return deviations**power * (deviations / largest).clamp(min=1.0) ** (1.0 - power)
 
 
-def conformal_sets(scores: Tensor, own: Tensor, masses: Tensor, coverage: float) -> Tensor:
+def conformal_sets(scores: Tensor, misfits: Tensor, masses: Tensor, coverage: float) -> Tensor:
     """A mask (m, c) of the candidates that jackknife+ or CV+ cannot exclude at m new points (Romano et al., 2020).
 
     Parameters
     ----------
     scores : tensor (m, n, c)
         The misfits of the candidates at the new points, by the fits without each of n samples.
-    own : tensor (n,)
+    misfits : tensor (n,)
         The misfits of the samples' own targets, by the fits without them.
     masses : tensor (n,)
         The masses of the samples, by ``sample_masses``.
@@ -150,7 +150,7 @@ def conformal_sets(scores: Tensor, own: Tensor, masses: Tensor, coverage: float)
         1 − a: a candidate is excluded if the mass of the samples with smaller misfits reaches it. The best candidate
         stays.
     """
-    better = (own[:, None] < scores).to(masses) * masses[:, None]
+    better = (misfits[:, None] < scores).to(masses) * masses[:, None]
     is_possible = better.sum(1) < coverage
     best = scores.mean(1).argmin(1)
     is_possible[torch.arange(len(is_possible)), best] = True
@@ -301,11 +301,11 @@ def fold_sets(
     X: Data,
     coverage: float,
     ask: Callable[[Learner, Data], np.ndarray],
-    own: Callable[[Learner, Data, np.ndarray], np.ndarray],
+    held_out_misfits: Callable[[Learner, Data, np.ndarray], np.ndarray],
 ) -> np.ndarray:
-    """CV+ sets (m, c): ``ask`` gives the misfits (m, c) of candidates, ``own`` those of held-out samples' targets."""
+    """CV+ sets (m, c) by misfits: ``ask`` gives those (m, c) of candidates, the other function those of samples."""
     level = check_coverage(coverage)
-    scores, fold = fits.of_held_out(own), torch.from_numpy(fits.fold)
+    scores, fold = fits.of_held_out(held_out_misfits), torch.from_numpy(fits.fold)
     masses = sample_masses(scores[:, None], fits.samples.groups)[:, 0]
     warn_of_few(masses[:, None], level)
     new = fits.of_new(X, ask)

@@ -282,7 +282,7 @@ def _match_words(x: np.ndarray, y: np.ndarray, n_words: int) -> tuple[list[np.nd
 
 
 def _count_bits(words: np.ndarray) -> np.ndarray:
-    """How many bits of each 64-bit number are 1 (``numpy.bitwise_count`` is newer than NumPy 1.26)."""
+    """The number of bits that are 1 in each 64-bit number (``numpy.bitwise_count`` is newer than NumPy 1.26)."""
     octets = np.ascontiguousarray(words).view(np.uint8).reshape(*words.shape, 8)
     return np.unpackbits(octets, axis=-1).sum(-1, dtype=np.int64)
 

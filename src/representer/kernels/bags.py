@@ -23,7 +23,7 @@ from representer.values import Rule, number, same
 
 # Points whose Gram matrix is one block.
 BLOCK_POINTS = math.isqrt(BLOCK_BYTES // 8)
-# Bags are gathered to about so many points where only pairs within a bag are needed: more would be wasted work.
+# Bags are gathered to about this many points where only pairs within a bag are needed: more would be wasted work.
 DIAGONAL_POINTS = 256
 # Enough bags for a stable median distance between them.
 MEDIAN_BAGS = 300

@@ -44,8 +44,8 @@ class Functional(Mapped):
         The order of the derivative that is compared; (0, 1) is the Sobolev inner product ∫ xy + ∫ x′y′. Derivatives are
         difference quotients, constant from time to time.
     interval : (float, float) or "hull", optional
-        Where to integrate. For pairs without a grid, None is the interval where all curves are known, ``"hull"`` the
-        one where any is; the data of the fit decide both. Beyond its own times a curve keeps its first and last value.
+        The interval of integration. For pairs without a grid, None is where all curves are known, ``"hull"`` where any
+        is; the data of the fit decide both. Beyond its own times a curve keeps its first and last value.
     domain : {"vectors", "objects"}
         Rows on a common grid, or pairs.
 

@@ -318,7 +318,7 @@ class Neural(Mapped):
 # -- training ---------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Training:
-    """How networks see a batch from which their weights are learned.
+    """The training mode of networks for a batch from which their weights are learned.
 
     Parameters
     ----------

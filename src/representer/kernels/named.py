@@ -105,7 +105,7 @@ class Stack(Value):
         return X
 
     def n_outputs(self, X: Data) -> int | None:
-        """How many outputs operator-valued members have, if they say."""
+        """The number of outputs of operator-valued members, or None if any number will do."""
         numbers = (kernel.n_outputs(X) for kernel in self.kernels if hasattr(kernel, "n_outputs"))
         return next((number for number in numbers if number is not None), None)
 

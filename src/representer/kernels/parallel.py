@@ -99,7 +99,7 @@ def pairwise_blocks(
     function : callable
         Gives the tensor (..., rows, columns) of two slices of the data.
     X, Y : list, array or tensor
-        What can be sliced by samples.
+        Data that can be sliced by samples.
     block_size, n_jobs, processes
         As for ``Parallel``.
 

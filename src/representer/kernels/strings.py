@@ -141,7 +141,7 @@ def _check_symbols(strings: Sequence[String]) -> None:
 
 
 def _problem(symbol: object) -> str | None:
-    """What is wrong with a symbol, or None."""
+    """The reason why a symbol is refused, or None."""
     try:
         hash(symbol)
     except TypeError:
@@ -210,7 +210,7 @@ def _renumbered(codes: np.ndarray, bound: int, limit: int) -> tuple[np.ndarray, 
 
 
 def windows(strings: Coded, longest: int) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
-    """Where the substrings of the lengths 1, …, longest start, a code for each, and the bound of the codes."""
+    """The starts of the substrings of each length 1, …, longest, a code for each, and the bound of the codes."""
     rows, size = strings.rows(), max(1, len(strings.alphabet))
     starts, codes, bound = np.arange(len(rows)), strings.symbols, size
     yield starts, codes, bound

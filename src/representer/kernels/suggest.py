@@ -1,4 +1,4 @@
-"""Which kernels suit data, and why; and what to do with data that a kernel of numbers does not take."""
+"""Suggestions of kernels for data, with reasons, and advice on data that a kernel of numbers does not take."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ from representer.notices import warn
 from representer.samples import Column, Data, as_items, frame_columns, in_seconds, is_dask, is_missing, plain
 from representer.values import Value, all_values, is_real
 
-# Kernels with a lengthscale for each feature join the family of vectors up to so many features.
+# Kernels with a lengthscale for each feature join the family of vectors up to this many features.
 ARD_FEATURES = 40
 
 
@@ -322,7 +322,7 @@ STRUCTURE = re.compile(r"[()=#\[\]@/\\%+]|[A-Za-z]\d")  # signs of SMILES with m
 
 @dataclass(frozen=True)
 class Finding:
-    """What the entries of a column, or all samples, were taken for.
+    """The kind of the entries of a column, or of all samples, with the kernels that it suggests.
 
     Parameters
     ----------

@@ -37,7 +37,7 @@ MEDIAN_ROWS = 1000
 
 
 def _evenly_spaced_rows(X: Tensor, rows: int) -> Tensor:
-    """At most so many rows of X, in double precision."""
+    """At most ``rows`` evenly spaced rows of X, in double precision."""
     flat = X.detach().reshape(-1, X.shape[-1]).to(torch.float64)
     if len(flat) <= rows:
         return flat

@@ -159,7 +159,7 @@ class LabelSet(Decoder):
         return ((values > threshold) & self._largest(values)).astype(self._dtype)
 
     def _largest(self, values: np.ndarray) -> np.ndarray:
-        """Which labels of each row may be set: those of the largest values, as many as ``max_labels`` allows."""
+        """A mask of the labels of each row that may be set: the ``max_labels`` ones with the largest values."""
         if self._most() == self._n_labels:
             return np.ones(values.shape, dtype=bool)
         return (-values).argsort(1, kind="stable").argsort(1) < self._most()
