@@ -24,7 +24,9 @@ OPTIONS = {"n_restarts": 3, "random_state": 0, "warm_start": True}
 LEARNERS = {
     "regressor": (DeepKernelRegressor([2], Gaussian("auto"), **OPTIONS), y),
     "given numbers": (
-        DeepKernelRegressor([(Gaussian(2.0), 2)], Gaussian(1.0), alpha=1e-2, **OPTIONS | {"n_restarts": 1}),
+        DeepKernelRegressor(
+            [Layer(Gaussian(2.0), 2, alpha=1e-3)], Gaussian(1.0), alpha=1e-2, **OPTIONS | {"n_restarts": 1}
+        ),
         y,
     ),
     "classifier": (
