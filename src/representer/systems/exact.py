@@ -829,16 +829,17 @@ class SeparateOutputs(System):
         return self._rotate_back(slopes)
 
     def residual(self) -> float:
-        """That of the slopes of few features; else of all equations, or of some of many."""
+        """That of the slopes of few features; else as some of the equations show that of all."""
         rotated = self._rotate(self.data.targets)
         if self._by_slopes is not None:
             pairs = zip(self.parts, self._by_slopes, strict=True)
             return max((own.residual(self.data.X[p.rows], rotated[p.index]) for p, own in pairs), default=0.0)
         missed, right = [rotated.new_zeros(0)], [rotated.new_zeros(0)]
         for part in self.parts:
-            places = torch.from_numpy(limits.residual_rows(len(part.rows)))
-            missed.append(self._missed(part, part.rows[places], places, rotated).flatten())
-            right.append(rotated[part.index][places].flatten())
+            places = torch.from_numpy(limits.evenly_spaced(len(part.rows), limits.RESIDUAL_ROWS))
+            own = self._missed(part, part.rows[places], places, rotated)
+            missed.append((len(part.rows) / len(places)) ** 0.5 * own.flatten())
+            right.append(rotated[part.index].flatten())
         return relative_norm(torch.cat(missed), torch.cat(right))
 
     def _missed(self, part: ScalarPart, rows: Tensor, places: Tensor, rotated: Tensor) -> Tensor:
