@@ -113,7 +113,7 @@ class FourierFeatures(FeatureMap):
             phases = torch.zeros((), dtype=X.dtype, device=X.device)
             for factor in term.factors:
                 drawn = self.frequencies[:, start : start + width].to(X)
-                phases = phases + factor._scaled(X) @ drawn
+                phases = phases + (X / factor._lengths(X)) @ drawn
                 start += width
             scale = term.root(X) / math.sqrt(width)
             features += [phases.cos() * scale, phases.sin() * scale]
