@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from representer.comparison import Comparison
     from representer.datasets import Source
 
-WIDTH = 150  # of tables where there is no terminal
+WIDTH = 150  # the width of tables without a terminal
 
 
 def main() -> None:
-    """Run the command ``representer``, or say what it needs."""
+    """Run the command ``representer``, or name the extra that it needs."""
     try:
         application = make_application()
     except ModuleNotFoundError as error:
@@ -74,7 +74,9 @@ def make_application() -> "typer.Typer":
             list[str] | None, typer.Option(help="A column to leave out, such as numbers of rows.")
         ] = None,
         learner: Annotated[str | None, typer.Option(help="Default: by the target, numbers or classes.")] = None,
-        budget: Annotated[str | None, typer.Option("--time", help="For all fits, such as 90s, 5m or 1h.")] = None,
+        budget: Annotated[
+            str | None, typer.Option("--time", help="The time for all fits, such as 90s, 5m or 1h.")
+        ] = None,
         folds: Annotated[int, typer.Option(min=2, help="Parts that are held out in turn.")] = 5,
         json_output: as_json = False,
     ) -> None:
@@ -108,7 +110,7 @@ def make_application() -> "typer.Typer":
     @application.command("describe")
     def describe(
         path: Annotated[Path, typer.Argument(help=f"{model_file} Or a table.")],
-        target: Annotated[str | None, typer.Option(help="Of a table: what the columns shall explain.")] = None,
+        target: Annotated[str | None, typer.Option(help="The target of a table, which columns explain.")] = None,
         json_output: as_json = False,
     ) -> None:
         """Print what a model file says about itself, or what the columns of a table are taken for."""
@@ -119,7 +121,9 @@ def make_application() -> "typer.Typer":
         model: Annotated[Path, typer.Argument(help=model_file)],
         data: Annotated[Path | None, typer.Option(help=f"Other samples than those of the fit. {table_file}")] = None,
         target: Annotated[str | None, typer.Option(help="The column of --data that holds targets.")] = None,
-        shape: Annotated[str | None, typer.Option(help="Of pictures, such as 28x28; squares are recognised.")] = None,
+        shape: Annotated[
+            str | None, typer.Option(help="The size of pictures, such as 28x28; squares are recognised.")
+        ] = None,
         port: Annotated[int, typer.Option(min=0, max=65535, help="0: a free one.")] = 0,
         browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
         export: Annotated[
@@ -140,7 +144,7 @@ def make_application() -> "typer.Typer":
             list[str] | None, typer.Argument(help="Sets or files, as `data list` names them; all by default.")
         ] = None,
         folder: Annotated[
-            Path | None, typer.Option(help="Where to; default: what REPRESENTER_DATA names, or your cache.")
+            Path | None, typer.Option(help="The folder; default: what REPRESENTER_DATA names, or your cache.")
         ] = None,
         json_output: as_json = False,
     ) -> None:
@@ -151,9 +155,9 @@ def make_application() -> "typer.Typer":
 
 
 def console_for(json_output: bool) -> Console:
-    """The console of a subcommand, whose progress does not mix with JSON.
+    """The console of a subcommand, which keeps progress apart from JSON.
 
-    A file or a pipe has no width, and tables need one.
+    Tables need a width, which a file or a pipe does not have.
     """
     console = Console(stderr=json_output)
     if not console.is_terminal and "COLUMNS" not in os.environ:
@@ -162,12 +166,12 @@ def console_for(json_output: bool) -> Console:
 
 
 def print_json(record: object) -> None:
-    """Print a record where a program reads it."""
+    """Print a record as JSON on the standard output, for programs."""
     sys.stdout.write(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
 
 
 def answered(console: Console, question: Callable[[], None]) -> int:
-    """Do what a subcommand does: 1 with the reason where a file or what is in it does not allow it."""
+    """Run a subcommand: the exit status is 0, or 1 with a printed reason if a file or its contents prevent it."""
     try:
         question()
     except (ValueError, TypeError, OSError) as error:
@@ -180,12 +184,12 @@ INTERRUPTED = 130  # the exit status after Ctrl-C
 
 
 class Stopped(BaseException):
-    """An interruption under a name that no fit catches."""
+    """An interruption that no fit catches."""
 
 
 @contextmanager
 def stopped_by_interrupts() -> Iterator[None]:
-    """Let Ctrl-C end what is done here: a fit would keep its best point, and that would be taken for the result."""
+    """A context that Ctrl-C ends: a fit would keep its best point, which would be taken for the result."""
     elsewhere = threading.current_thread() is not threading.main_thread()
     if elsewhere or signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         yield
@@ -204,18 +208,18 @@ def stopped_by_interrupts() -> Iterator[None]:
 
 
 # -- fitting and predicting; each subcommand returns the exit status --------------------------------------------------
-REPORT = "report.json"  # beside the model in its folder
-CHECKPOINTS = "checkpoints"  # a folder there, while fits are under way
+REPORT = "report.json"  # the report beside a model in its folder
+CHECKPOINTS = "checkpoints"  # the folder of unfinished fits beside a model
 
 
 class Steps:
-    """The progress of work in steps of about the same length, with an estimate of the time that is left."""
+    """The progress of work in steps of about the same length, with an estimate of the remaining time."""
 
     def __init__(self, console: Console, total: int) -> None:
         self.console, self.total, self.done, self.began = console, total, 0, time.perf_counter()
 
     def __call__(self, what: str) -> None:
-        """Say that the next step begins."""
+        """Print that the next step begins."""
         left = ""
         if self.done:
             seconds = (time.perf_counter() - self.began) / self.done * (self.total - self.done)
@@ -257,14 +261,14 @@ def fit_table(
         writable_folder(out)  # before the work, not after it
         try:
             steps = Steps(console, folds_for(model, y, folds) + 2)
-            told = (type(model).__name__, target, str(ignored), str(folds))
-            with resuming(out / CHECKPOINTS, *told, data.read_bytes(), every=every):
+            task = (type(model).__name__, target, str(ignored), str(folds))
+            with resuming(out / CHECKPOINTS, *task, data.read_bytes(), every=every):
                 comparison = compare(model, frame, y, folds, steps)
                 steps("fit to all rows")
                 with noted(notes):
                     model.fit(frame, y.to_numpy())
             report = _report(data, target, len(table), len(y), model, comparison, suggestion, notes)
-            (out / REPORT).unlink(missing_ok=True)  # a report is never of another model
+            (out / REPORT).unlink(missing_ok=True)  # an old report must not stand beside a new model
             model.save(out)
             write_whole(out / REPORT, json.dumps(report, indent=1, ensure_ascii=False) + "\n")
         except BaseException:
@@ -280,14 +284,14 @@ def fit_table(
         with stopped_by_interrupts():
             return answered(console, work)
     except KeyboardInterrupt:
-        kept = f"What was computed is in {out / CHECKPOINTS}: the same command goes on from there."
-        left = kept if (out / CHECKPOINTS).is_dir() else "The same command begins again."
-        console.print(f"Interrupted: no model was written. {left}", markup=False, soft_wrap=True)
+        resumable = f"What was computed is in {out / CHECKPOINTS}: the same command goes on from there."
+        advice = resumable if (out / CHECKPOINTS).is_dir() else "The same command begins again."
+        console.print(f"Interrupted: no model was written. {advice}", markup=False, soft_wrap=True)
         return INTERRUPTED
 
 
 def _refuse_other_folders(out: Path) -> None:
-    """A folder that holds other things than a model is none to write a model into."""
+    """Refuse to write a model into a folder that holds other files."""
     from representer.persistence.container import DEFAULT_NAME
 
     if out.is_file():
@@ -303,14 +307,14 @@ def _refuse_other_folders(out: Path) -> None:
 
 @contextmanager
 def noted(notes: list[str]) -> Iterator[None]:
-    """Gather what warnings say to the user of a learner, each once."""
+    """A context that gathers the texts of a learner's warnings, each once."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             yield
         finally:
-            own = (str(entry.message) for entry in caught if issubclass(entry.category, UserWarning))
-            notes += dict.fromkeys(own)
+            texts = (str(entry.message) for entry in caught if issubclass(entry.category, UserWarning))
+            notes += dict.fromkeys(texts)
 
 
 def _print_notes(console: Console, notes: list[str]) -> None:
@@ -319,31 +323,48 @@ def _print_notes(console: Console, notes: list[str]) -> None:
 
 
 def _report(
-    data: Path, target: str, n_rows: int, n_known: int, model: Any, found: "Comparison", suggestion: Any, notes: Any
+    data: Path,
+    target: str,
+    n_rows: int,
+    n_known: int,
+    model: Any,
+    comparison: "Comparison",
+    suggestion: Any,
+    notes: Any,
 ) -> dict[str, Any]:
-    """What a fit has to say, as a record."""
-    error, score = found.measures
+    """The results of a fit, as a record."""
+    error, score = comparison.measures
     return {
         "data": data.name,
         "target": target,
         "rows": n_rows,
         "rows with a known target": n_known,
         "learner": type(model).__name__,
-        "folds": len(next(iter(found.results.values()))),
-        "held out": {name: {error: e, score: s} for name, (e, s) in found.means.items()},
-        "columns": [
-            {"column": str(own.column), "taken for": own.kind, "because": own.why, "explains": own.association}
-            for own in suggestion.findings
-        ],
-        "error grows by, where a column is shuffled": found.mattered,
+        "folds": len(next(iter(comparison.results.values()))),
+        "held out": {name: {error: e, score: s} for name, (e, s) in comparison.means.items()},
+        "columns": _column_records(suggestion),
+        "error grows by, where a column is shuffled": comparison.mattered,
         "kernel": repr(model.kernel_) if hasattr(model, "kernel_") else None,
-        "columns that rivals are not given": list(found.unseen),
+        "columns that rivals are not given": list(comparison.unseen),
         "notes": notes,
     }
 
 
+def _column_records(suggestion: Any) -> list[dict[str, Any]]:
+    """The findings about the columns of a table, as records."""
+    return [
+        {
+            "column": str(finding.column),
+            "taken for": finding.kind,
+            "because": finding.why,
+            "explains": finding.association,
+        }
+        for finding in suggestion.findings
+    ]
+
+
 def _print_report(console: Console, report: dict[str, Any], suggestion: object, out: Path) -> None:
-    """Print what each column was taken for, the errors for held-out rows, and what mattered."""
+    """Print the findings about columns, the errors for held-out rows, and the columns that mattered."""
     console.print(columns_table(suggestion))
     scores = Table("method", *report["held out"][report["learner"]], title=f"held-out rows, {report['folds']} folds")
     for name, values in report["held out"].items():
@@ -366,12 +387,12 @@ def _print_report(console: Console, report: dict[str, Any], suggestion: object, 
 
 
 def columns_table(suggestion: Any) -> Table:
-    """What the columns of a table were taken for, and why."""
+    """The findings about the columns of a table, with their reasons."""
     table = Table("column", "taken for", "because", "explains alone", title="columns")
-    for own in suggestion.findings:
-        share = "" if own.association is None else f"{own.association:.0%}"
-        kind = own.kind if own.part is not None else f"{own.kind}: left out"
-        table.add_row(escape(str(own.column)), kind, escape(own.why), share)
+    for finding in suggestion.findings:
+        share = "" if finding.association is None else f"{finding.association:.0%}"
+        kind = finding.kind if finding.part is not None else f"{finding.kind}: left out"
+        table.add_row(escape(str(finding.column)), kind, escape(finding.why), share)
     return table
 
 
@@ -446,14 +467,14 @@ def explore_model(
 
 
 def samples_in(data: Path, model: Path, target: str | None) -> "tuple[Any, Any]":
-    """The samples of a table and their targets, where it has them: in a column that is named here or by the fit."""
+    """The samples of a table, and their targets if a column is named here or by the report of the fit."""
     from representer.datasets.tables import read_table
 
     frame = read_table(data, texts=text_columns(model))
     report = model / REPORT
     if target is None and report.is_file():
-        found = json.loads(report.read_text(encoding="utf-8")).get("target")
-        target = found if found in frame.columns else None
+        reported = json.loads(report.read_text(encoding="utf-8")).get("target")
+        target = reported if reported in frame.columns else None
     if target is None:
         return frame, None
     if target not in frame.columns:
@@ -463,14 +484,14 @@ def samples_in(data: Path, model: Path, target: str | None) -> "tuple[Any, Any]"
 
 def sides(shape: str) -> tuple[int, int]:
     """Height and width of pictures from a text such as 28x28."""
-    parts = shape.lower().split("x")
-    if len(parts) != 2 or not all(part.isdigit() and int(part) > 0 for part in parts):
+    numbers = shape.lower().split("x")
+    if len(numbers) != 2 or not all(number.isdigit() and int(number) > 0 for number in numbers):
         raise ValueError(f"--shape is the height and the width of pictures, such as 28x28; got {shape!r}.")
-    return int(parts[0]), int(parts[1])
+    return int(numbers[0]), int(numbers[1])
 
 
 def known_support(model: Any, frame: "pd.DataFrame") -> "pd.Series | None":
-    """How much of each row the training data explain; None where the model does not know, or its kernel says little."""
+    """The support of each row by the training data; None if the model has none, or its kernel says little."""
     import pandas as pd
 
     doubts: list[str] = []
@@ -488,16 +509,16 @@ def predictions(
     """The answers of a model: a prediction and its bounds, or a class, its probabilities and the classes in its set."""
     import pandas as pd
 
-    shown = {} if support is None or interval is None else {"support": support}
+    support_column = {} if support is None or interval is None else {"support": support}
     if not hasattr(model, "classes_"):
         answers = {"prediction": model.predict(frame)}
         if interval is not None:
             answers["lower"], answers["upper"] = model.predict_interval(frame, interval).T
-        return pd.DataFrame(answers | shown)
+        return pd.DataFrame(answers | support_column)
     p = model.predict_proba(frame)
     answers = {"class": model.classes_[p.argmax(1)]}
     answers |= {f"probability of {label}": p[:, j] for j, label in enumerate(model.classes_)}
-    answers |= shown
+    answers |= support_column
     if interval is not None:
         inside = model.predict_set(frame, interval)
         answers["classes in the set"] = [" | ".join(map(str, model.classes_[row])) for row in inside]
@@ -506,7 +527,7 @@ def predictions(
 
 # -- describing -------------------------------------------------------------------------------------------------------
 def report_page(model: Path, data: Path | None, target: str | None, out: Path) -> int:
-    """Write the report of a model, judged on the rows of a table where there is one."""
+    """Write the report of a model, with its scores on the rows of a table if one is given."""
     console = console_for(False)
 
     def work() -> None:
@@ -518,8 +539,8 @@ def report_page(model: Path, data: Path | None, target: str | None, out: Path) -
             name = target or _target_of(model)
             table = read_table(data)
             X, answers = split_target(table, name, [])
-            known = [column for column in getattr(learner, "feature_names_in_", X.columns) if column in X.columns]
-            X, y = X[known], answers.to_numpy()
+            present = [column for column in getattr(learner, "feature_names_in_", X.columns) if column in X.columns]
+            X, y = X[present], answers.to_numpy()
         page = learner.report(X, y).save(out)
         console.print(f"{page} is the report.", markup=False)
 
@@ -527,7 +548,7 @@ def report_page(model: Path, data: Path | None, target: str | None, out: Path) -
 
 
 def _target_of(model: Path) -> str:
-    """The column that a model of `fit` predicts, by the report beside it."""
+    """The column that a model predicts, by the report of `fit` beside it."""
     report = model / REPORT
     if not report.is_file():
         raise ValueError("--data needs --target, the column to predict: no report beside the model names it.")
@@ -535,7 +556,7 @@ def _target_of(model: Path) -> str:
 
 
 def describe_file(path: Path, target: str | None, console: Console, json_output: bool) -> int:
-    """Describe a table if the name of the file is that of one, else a model."""
+    """Describe a table if the file has a suffix of tables, else a model."""
     from representer.datasets.tables import READERS
 
     if path.is_dir() or path.suffix.lower() not in READERS:
@@ -544,7 +565,7 @@ def describe_file(path: Path, target: str | None, console: Console, json_output:
 
 
 def describe_table(path: Path, target: str | None, console: Console, json_output: bool) -> int:
-    """Print what the columns of a table are taken for, and the kernel that is suggested."""
+    """Print the findings about the columns of a table, and the suggested kernel."""
 
     def work() -> None:
         from representer.datasets.tables import read_table, split_target
@@ -554,11 +575,9 @@ def describe_table(path: Path, target: str | None, console: Console, json_output
         frame, y = (frame, None) if target is None else split_target(frame, target)
         suggestion = suggest(frame, None if y is None else y.to_numpy())
         if json_output:
-            rows = [
-                {"column": str(own.column), "taken for": own.kind, "because": own.why, "explains": own.association}
-                for own in suggestion.findings
-            ]
-            print_json({"columns": rows, "notes": suggestion.doubts, "kernel": repr(suggestion.kernel)})
+            print_json(
+                {"columns": _column_records(suggestion), "notes": suggestion.doubts, "kernel": repr(suggestion.kernel)}
+            )
             return
         console.print(columns_table(suggestion))
         for doubt in suggestion.doubts:
@@ -569,7 +588,7 @@ def describe_table(path: Path, target: str | None, console: Console, json_output
 
 
 def describe_model(model: Path, console: Console, json_output: bool) -> int:
-    """Print what a model file says about itself: 1 if it is none."""
+    """Print the description in a model file; the exit status is 1 if it is no model file."""
     from representer.persistence import ModelFileError, describe
 
     try:
@@ -584,7 +603,7 @@ def describe_model(model: Path, console: Console, json_output: bool) -> int:
     for name, value in about.items():
         for key, entry in value.items() if isinstance(value, dict) else [("", value)]:
             table.add_row(f"{name} {key}".rstrip(), escape(entry if isinstance(entry, str) else json.dumps(entry)))
-    # Whoever reads a pipe looks for whole values, fingerprints among them.
+    # A pipe gets whole values, such as fingerprints.
     wide = console if console.is_terminal else Console(file=console.file, width=max(console.width, WIDTH))
     wide.print(table)
     return 0
@@ -618,7 +637,7 @@ def list_data(console: Console, json_output: bool) -> int:
 
 
 def _path_of(source: "Source") -> Path | None:
-    """Where the file of a set is, or None if it is not there."""
+    """The path of a set's file, or None if it is not there."""
     from representer.datasets.files import MissingDataError, find_file
 
     try:
@@ -628,7 +647,7 @@ def _path_of(source: "Source") -> Path | None:
 
 
 def fetch_data(files: list[str], folder: Path | None, console: Console, json_output: bool) -> int:
-    """Download one after the other: 1 if one failed, 2 if nothing can be written to the folder."""
+    """Download sets; the exit status is 1 if one failed, and 2 if nothing can be written to the folder."""
     from representer.datasets import DownloadError, fetch_all
     from representer.datasets.files import data_folder, writable_folder
 

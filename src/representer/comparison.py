@@ -1,4 +1,4 @@
-"""A learner beside simple rivals on held-out rows of a table: errors, scores, and which columns mattered."""
+"""Comparisons of a learner with simple rivals on held-out rows of a table: errors, scores and columns that matter."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ if TYPE_CHECKING:
     import pandas as pd
 
 LEARNERS: dict[str, type[Any]] = {
-    own.__name__: own for own in (OperatorRidge, EmbeddingClassifier, DeepKernelRegressor, DeepKernelClassifier)
+    kind.__name__: kind for kind in (OperatorRidge, EmbeddingClassifier, DeepKernelRegressor, DeepKernelClassifier)
 }
 TREES = 200
-# Texts of which fewer rows share their entry with another row tell a rival nothing about new rows.
+# A column of texts says nothing to a rival about new rows if a smaller share of rows has an entry of another row.
 SHARED_ROWS = 0.1
-# How many columns are shuffled one by one, and on how many held-out rows of a fold.
+# The largest number of columns that are shuffled one by one, and of held-out rows of a fold where they are.
 SHUFFLED_COLUMNS, SHUFFLED_ROWS = 50, 500
 
 
 def learner_for(y: pd.Series[Any], name: str | None = None, max_time: float | None = None) -> Any:
-    """The learner that suits a target: numbers, or classes where they are words, truth values or two numbers.
+    """The learner that suits a target of numbers, or of classes: words, truth values or two different numbers.
 
     Parameters
     ----------
     y : Series
         The target, without gaps.
     name : str or None
-        The name of a learner overrules what the target looks like.
+        The name of the learner, if the target should not decide.
     max_time : float or None
-        The seconds of its search.
+        The time of its search in seconds.
     """
     from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
@@ -65,6 +65,7 @@ def learner_for(y: pd.Series[Any], name: str | None = None, max_time: float | No
 
 
 def _check_classes(y: pd.Series[Any]) -> None:
+    """Refuse classes with a single row."""
     counts = y.value_counts()
     if counts.iloc[0] == 1:
         raise ValueError(f"All {len(y)} entries of {y.name!r} are different: they are no classes, and no numbers.")
@@ -78,7 +79,7 @@ def _check_classes(y: pd.Series[Any]) -> None:
 
 # -- rivals -----------------------------------------------------------------------------------------------------------
 def encoded(frame: pd.DataFrame) -> pd.DataFrame:
-    """The columns that rivals can take: numbers, and texts with a word for gaps.
+    """The columns that rivals can use: numbers, and texts with a word for gaps.
 
     Dates, objects, and texts that are nearly all different, such as names, are left out.
     """
@@ -97,7 +98,7 @@ def encoded(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def rivals(table: pd.DataFrame, classes: bool) -> dict[str, Any]:
-    """Simple methods for encoded columns: the mean or the shares, a linear model on one-hot columns, a forest."""
+    """The rivals for encoded columns: the mean or the shares, a linear model on one-hot columns, and a forest."""
     mean = {"shares of classes": DummyClassifier(strategy="prior")} if classes else {"mean": DummyRegressor()}
     if not len(table.columns):
         return mean
@@ -105,7 +106,7 @@ def rivals(table: pd.DataFrame, classes: bool) -> dict[str, Any]:
     words = [name for name in table.columns if name not in numbers]
     fill = SimpleImputer(strategy="median", keep_empty_features=True)
     one_hot = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
-    # A forest sends NaN that it has not seen to the larger branch; -1 would be the neighbour of the first word.
+    # Unknown words are NaN, which a forest sends to the larger branch; -1 would be a neighbour of the first word.
     codes = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=np.nan)
     scaled = make_column_transformer((make_pipeline(fill, StandardScaler()), numbers), (one_hot, words))
     coded = make_column_transformer((fill, numbers), (codes, words))
@@ -118,18 +119,18 @@ def rivals(table: pd.DataFrame, classes: bool) -> dict[str, Any]:
 # -- comparing --------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Comparison:
-    """What held-out rows say of a learner and of its rivals.
+    """The results of a learner and its rivals on held-out rows.
 
     Parameters
     ----------
     measures : tuple of str
         The error (less is better) and the score (more is better): RMSE and R², or log loss and accuracy.
     results : dict
-        For each method its error and its score in each fold, (folds, 2); the learner is the first.
+        The error and the score of each method in each fold, (folds, 2); the learner is the first method.
     mattered : dict
-        By how much of itself the learner's error grows in the mean where the entries of a column are shuffled.
+        The mean relative growth of the learner's error if the entries of a column are shuffled.
     unseen : tuple of str
-        The columns that the rivals are not given, because they could not use them.
+        The columns that the rivals do not get, because they cannot use them.
     """
 
     measures: tuple[str, str]
@@ -140,42 +141,42 @@ class Comparison:
     @property
     def means(self) -> dict[str, tuple[float, float]]:
         """The mean error and the mean score of each method over the folds."""
-        return {name: (float(own[:, 0].mean()), float(own[:, 1].mean())) for name, own in self.results.items()}
+        return {name: (float(scores[:, 0].mean()), float(scores[:, 1].mean())) for name, scores in self.results.items()}
 
 
 def compare(
     learner: object, frame: pd.DataFrame, y: pd.Series[Any], folds: int, announce: Callable[[str], None]
 ) -> Comparison:
-    """Fit a learner and its rivals without each fold in turn, and ask them for it.
+    """Compare a learner with its rivals by predictions of each fold from fits to the others.
 
     Parameters
     ----------
     learner : estimator
-        It is cloned for each fold.
+        The learner, which is cloned for each fold.
     frame, y : DataFrame, Series
         The columns and the target.
     folds : int
-        How many there are; fewer where a class has fewer rows.
+        The number of folds, reduced to the rows of the smallest class.
     announce : callable
-        Is told before each fit of the learner, and before the rivals, what begins.
+        A function that is called with a text before each fit of the learner, and before the rivals.
     """
     classes, targets = is_classifier(learner), y.to_numpy()
     table = encoded(frame)
     splits = _splits(targets, folds_for(learner, y, folds), classes)
-    own, shuffled = [], []
+    scores, shuffled = [], []
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the fit to all rows says the same
+        warnings.simplefilter("ignore")  # the fit to all rows gives the same warnings
         for k, (train, test) in enumerate(splits):
             announce(f"fit without fold {k + 1} of {len(splits)}")
             model = clone(learner).fit(frame.iloc[train], targets[train])
-            own.append(_scores(model, frame.iloc[test], targets[test]))
+            scores.append(_scores(model, frame.iloc[test], targets[test]))
             shuffled.append(_growth(model, frame.iloc[test], targets[test], seed=k))
         announce("rivals")
         others = {
             name: [_scores(clone(rival).fit(table.iloc[a], targets[a]), table.iloc[b], targets[b]) for a, b in splits]
             for name, rival in rivals(table, classes).items()
         }
-    results = {name: np.array(scores) for name, scores in {type(learner).__name__: own, **others}.items()}
+    results = {name: np.array(pairs) for name, pairs in {type(learner).__name__: scores, **others}.items()}
     growth = {name: float(np.mean([fold[name] for fold in shuffled])) for name in shuffled[0]}
     mattered = dict(sorted(growth.items(), key=lambda item: -item[1]))
     unseen = tuple(str(name) for name in frame.columns if str(name) not in table.columns)
@@ -183,7 +184,7 @@ def compare(
 
 
 def folds_for(learner: object, y: pd.Series[Any], folds: int) -> int:
-    """The number of folds: at most the rows of the smallest class; rows that are too few are refused."""
+    """The number of folds, at most the rows of the smallest class; an error if there are too few rows."""
     if is_classifier(learner):
         return min(folds, int(y.value_counts().min()))
     if len(y) < 2 * folds:
@@ -192,7 +193,7 @@ def folds_for(learner: object, y: pd.Series[Any], folds: int) -> int:
 
 
 def _splits(y: np.ndarray, folds: int, classes: bool) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Random folds; of classes each fold has its share."""
+    """Random folds, with classes in proportion."""
     kind = StratifiedKFold if classes else KFold
     return list(kind(folds, shuffle=True, random_state=0).split(y, y))
 
@@ -208,7 +209,7 @@ def _scores(model: Any, frame: pd.DataFrame, y: np.ndarray) -> tuple[float, floa
 
 
 def _growth(model: object, frame: pd.DataFrame, y: np.ndarray, seed: int) -> dict[str, float]:
-    """The relative growth of the error where one column is shuffled, for each column; none where there are many."""
+    """The relative growth of the error if one column is shuffled, for each column unless there are too many."""
     if len(frame.columns) > SHUFFLED_COLUMNS:
         return {}
     frame, y = frame[:SHUFFLED_ROWS].reset_index(drop=True), y[:SHUFFLED_ROWS]

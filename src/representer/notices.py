@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from pathlib import Path
 
 PACKAGE = str(Path(__file__).parent)
-# Frames of these packages stand between a user and a learner: its methods are wrapped, and pipelines call it.
+# Frames of these packages stand between a user and a learner, because they wrap its methods or call it in pipelines.
 BETWEEN = ("sklearn", "joblib")
 
 
@@ -18,13 +18,13 @@ class NumericalWarning(UserWarning):
     """An answer has fewer digits than usual, or a matrix needed help; the text says why and what to do."""
 
 
-_notes: ContextVar[list[str] | None] = ContextVar("what was warned of", default=None)
-_silent: ContextVar[tuple[type[Warning], ...]] = ContextVar("what nobody is warned of", default=())
+_notes: ContextVar[list[str] | None] = ContextVar("texts of warnings", default=None)
+_silent: ContextVar[tuple[type[Warning], ...]] = ContextVar("silenced categories", default=())
 
 
 @contextmanager
 def noted_warnings() -> Iterator[list[str]]:
-    """The texts of the warnings inside, each once, for a record of them."""
+    """A context that collects the texts of the warnings inside, each once."""
     notes: list[str] = []
     token = _notes.set(notes)
     try:
@@ -35,7 +35,7 @@ def noted_warnings() -> Iterator[list[str]]:
 
 @contextmanager
 def silenced(category: type[Warning]) -> Iterator[None]:
-    """Nobody is warned of this inside, and it is not noted: it is said later, or was said before."""
+    """A context without warnings of a category, which are given before or after it; they are not noted, either."""
     token = _silent.set((*_silent.get(), category))
     try:
         yield
@@ -44,9 +44,9 @@ def silenced(category: type[Warning]) -> Iterator[None]:
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn at the innermost line that is neither this library's nor of a package that calls it for the user.
+    """Warn at the innermost line that belongs neither to this library nor to a package that calls it for the user.
 
-    What is noted is said once: the members of a stack, and the kernels of a choice, would say the same.
+    Inside of ``noted_warnings`` a text is given once, because the members of a stack would repeat it.
     """
     if issubclass(category, _silent.get()):
         return
@@ -62,4 +62,5 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
 
 
 def _is_between(filename: str, module: str) -> bool:
+    """Does a frame belong to this library, or to a package between it and the user?"""
     return filename.startswith(PACKAGE) or module.partition(".")[0] in BETWEEN

@@ -1,4 +1,4 @@
-"""Figures: errors over a square, inner layers, colours of classes. Needs matplotlib (the extra ``plot``)."""
+"""Figures of errors, inner layers, contributions and spectra, which need matplotlib (the extra ``plot``)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def panels(
     column_labels: Sequence[str] = (),
     title: str = "",
 ) -> tuple[Figure, np.ndarray]:
-    """A figure of equal square panels, which no window shows: save it with ``figure.savefig``.
+    """Make a figure of equal square panels that no window shows; ``figure.savefig`` saves it.
 
     Parameters
     ----------
@@ -60,6 +60,13 @@ def panels(
         The figure.
     axes : ndarray of Axes, shape (n_rows, n_columns)
         Its panels.
+
+    Examples
+    --------
+    >>> from representer.plotting import panels
+    >>> figure, axes = panels(1, 2, column_labels=["before", "after"])
+    >>> axes.shape, axes[0, 1].get_title()
+    ((1, 2), 'after')
     """
     figure_class = _matplotlib("figure").Figure
     figure = figure_class(figsize=(size * n_columns + 1.0, size * n_rows + 0.6), layout="constrained")
@@ -93,7 +100,7 @@ def surface_map(
     colorbar: bool = True,
     ax: Axes | None = None,
 ) -> Axes:
-    """A function on [−1, 1]² as a picture.
+    """Draw a function on [−1, 1]² as a picture.
 
     Parameters
     ----------
@@ -108,14 +115,22 @@ def surface_map(
     label : str, default=""
         The text beside the colour scale.
     colorbar : bool, default=True
-        Draw the colour scale beside the panel.
+        Is the colour scale drawn beside the panel?
     ax : Axes or None, default=None
-        Where to draw; None is the current axes of pyplot.
+        The axes to draw on; None: the current axes of pyplot.
 
     Returns
     -------
     ax : Axes
-        Where it was drawn.
+        The axes with the drawing.
+
+    Examples
+    --------
+    >>> from representer.datasets import jump, square_grid
+    >>> from representer.plotting import panels, surface_map
+    >>> _, axes = panels(1, 1)
+    >>> surface_map(jump(square_grid(11)), label="value", ax=axes[0, 0]).get_xlabel()
+    'x'
     """
     ax = ax or _matplotlib("pyplot").gca()
     picture = _square(values)
@@ -147,7 +162,7 @@ def error_map(
     colorbar: bool = True,
     ax: Axes | None = None,
 ) -> Axes:
-    """Pointwise errors on [−1, 1]², from blue (none) to red (``limit`` and above).
+    """Draw pointwise errors on [−1, 1]², from blue (none) to red (``limit`` and above).
 
     Parameters
     ----------
@@ -163,7 +178,15 @@ def error_map(
     Returns
     -------
     ax : Axes
-        Where it was drawn; below it stands the share of the square with an error above ``limit``.
+        The axes with the drawing, labelled by the share of the square with an error above ``limit``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from representer.plotting import error_map, panels
+    >>> _, axes = panels(1, 1)
+    >>> error_map(np.array([0.0, 0.05, 0.2, 0.3]), ax=axes[0, 0]).get_xlabel()
+    'above 10%: 50.0% of the square'
     """
     percent = 100.0 * _square(error)
     ax = surface_map(
@@ -187,7 +210,7 @@ def grid_transformation(
     colorbar: bool = True,
     ax: Axes | None = None,
 ) -> Axes:
-    """The points of a grid where a function into the plane puts them.
+    """Draw the points of a grid at their images under a function into the plane.
 
     Parameters
     ----------
@@ -201,7 +224,16 @@ def grid_transformation(
     Returns
     -------
     ax : Axes
-        Where it was drawn.
+        The axes with the drawing.
+
+    Examples
+    --------
+    >>> from representer.datasets import kink, square_grid
+    >>> from representer.plotting import grid_transformation, panels
+    >>> _, axes = panels(1, 1)
+    >>> grid = square_grid(11)
+    >>> grid_transformation(grid**3, kink(grid), ax=axes[0, 0]).get_ylabel()
+    'second coordinate'
     """
     ax = ax or _matplotlib("pyplot").gca()
     places = np.asarray(images, dtype=float)
@@ -223,12 +255,12 @@ def contribution_bars(
     label: str = "contribution",
     ax: Axes | None = None,
 ) -> Axes:
-    """Signed contributions as horizontal bars, the first one above.
+    """Draw signed contributions as horizontal bars, the first one on top.
 
     Parameters
     ----------
     names : sequence of str
-        What contributes.
+        The names of the terms.
     values : array-like of shape (n,)
         The contributions.
     title : str, default=""
@@ -236,12 +268,19 @@ def contribution_bars(
     label : str, default="contribution"
         The text below.
     ax : Axes or None, default=None
-        Where to draw; None is the current axes of pyplot.
+        The axes to draw on; None: the current axes of pyplot.
 
     Returns
     -------
     ax : Axes
-        Where it was drawn.
+        The axes with the drawing.
+
+    Examples
+    --------
+    >>> from representer.plotting import contribution_bars, panels
+    >>> _, axes = panels(1, 1)
+    >>> len(contribution_bars(["sample 3", "sample 1"], [0.7, -0.2], ax=axes[0, 0]).patches)
+    2
     """
     if ax is None:
         pyplot = _matplotlib("pyplot")
@@ -261,7 +300,7 @@ def contribution_bars(
 
 
 def spectrum_line(values: npt.ArrayLike, alpha: float, *, ax: Axes | None = None) -> Axes:
-    """Eigenvalues, the largest first, on a logarithmic scale, with a line at alpha.
+    """Draw eigenvalues, the largest first, on a logarithmic scale, with a line at alpha.
 
     Parameters
     ----------
@@ -270,12 +309,19 @@ def spectrum_line(values: npt.ArrayLike, alpha: float, *, ax: Axes | None = None
     alpha : float
         The penalty.
     ax : Axes or None, default=None
-        Where to draw; None is the current axes of pyplot.
+        The axes to draw on; None: the current axes of pyplot.
 
     Returns
     -------
     ax : Axes
-        Where it was drawn.
+        The axes with the drawing.
+
+    Examples
+    --------
+    >>> from representer.plotting import panels, spectrum_line
+    >>> _, axes = panels(1, 1)
+    >>> spectrum_line([1.0, 0.1, 0.01], alpha=0.05, ax=axes[0, 0]).get_yscale()
+    'log'
     """
     ax = ax or _matplotlib("pyplot").gca()
     heights = np.asarray(values, dtype=float)
@@ -288,47 +334,60 @@ def spectrum_line(values: npt.ArrayLike, alpha: float, *, ax: Axes | None = None
 
 
 def prediction_scatter(targets: npt.ArrayLike, predictions: npt.ArrayLike, *, ax: Axes | None = None) -> Axes:
-    """Predictions over targets, with the line on which they are equal.
+    """Draw predictions over targets, with the line on which they are equal.
 
     Parameters
     ----------
     targets, predictions : array-like of shape (n,)
-        What is known and what is predicted.
+        The targets, and the predictions of them.
     ax : Axes or None, default=None
-        Where to draw; None is the current axes of pyplot.
+        The axes to draw on; None: the current axes of pyplot.
 
     Returns
     -------
     ax : Axes
-        Where it was drawn.
+        The axes with the drawing.
+
+    Examples
+    --------
+    >>> from representer.plotting import panels, prediction_scatter
+    >>> _, axes = panels(1, 1)
+    >>> prediction_scatter([1.0, 2.0, 3.0], [1.1, 1.9, 3.2], ax=axes[0, 0]).get_ylabel()
+    'prediction'
     """
     ax = ax or _matplotlib("pyplot").gca()
-    known, answers = np.asarray(targets, dtype=float), np.asarray(predictions, dtype=float)
-    ends = [float(np.nanmin([known, answers])), float(np.nanmax([known, answers]))]
+    x, y = np.asarray(targets, dtype=float), np.asarray(predictions, dtype=float)
+    ends = [float(np.nanmin([x, y])), float(np.nanmax([x, y]))]
     ax.plot(ends, ends, color="0.5", linewidth=0.8)
-    ax.scatter(known, answers, s=12, color=CLASSES[4], linewidths=0, alpha=0.7)
+    ax.scatter(x, y, s=12, color=CLASSES[4], linewidths=0, alpha=0.7)
     ax.set(xlabel="target", ylabel="prediction")
     return ax
 
 
-# What stands for the colour of the text while a figure is drawn; no part of a figure has it.
+# The placeholder for the colour of texts while a figure is drawn, which no other part of a figure has.
 _INK = "#0a0b0c"
 
 
 def figure_svg(draw: Callable[[Axes], object], *, width: float = 6.0, height: float = 3.4) -> str | None:
-    """A figure as SVG that has the colours of the page around it: transparent, lines and texts in ``currentColor``.
+    """A figure as SVG in the colours of the page around it: transparent, with lines and texts in ``currentColor``.
 
     Parameters
     ----------
     draw : callable
-        Draws on axes.
+        A function that draws on axes.
     width, height : float
-        In inches.
+        The size in inches.
 
     Returns
     -------
     svg : str or None
-        None where matplotlib is not installed (the extra ``plot``).
+        The figure; None if matplotlib is not installed (the extra ``plot``).
+
+    Examples
+    --------
+    >>> from representer.plotting import figure_svg, spectrum_line
+    >>> figure_svg(lambda ax: spectrum_line([1.0, 0.1], alpha=0.05, ax=ax))[:4]
+    '<svg'
     """
     try:
         new_figure, rc_context = _matplotlib("figure").Figure, _matplotlib("rc_context")
@@ -348,7 +407,7 @@ def figure_svg(draw: Callable[[Axes], object], *, width: float = 6.0, height: fl
 
 
 def class_colors(probabilities: npt.ArrayLike) -> np.ndarray:
-    """The colours of samples by the probabilities of their classes: those of the classes, mixed.
+    """The colours of samples: the colours of the classes, mixed by their probabilities.
 
     Parameters
     ----------
@@ -359,6 +418,12 @@ def class_colors(probabilities: npt.ArrayLike) -> np.ndarray:
     -------
     colors : ndarray of shape (n, 3)
         Red, green and blue in [0, 1], which people with colour-blindness can tell apart, too.
+
+    Examples
+    --------
+    >>> from representer.plotting import class_colors
+    >>> class_colors([[1.0, 0.0], [0.5, 0.5]]).round(2).tolist()
+    [[0.9, 0.62, 0.0], [0.45, 0.54, 0.35]]
     """
     p = np.asarray(probabilities, dtype=float)
     if p.ndim != 2 or p.shape[1] > len(CLASSES):
@@ -376,7 +441,7 @@ def _square(values: npt.ArrayLike) -> np.ndarray:
 
 
 def _matplotlib(module: str) -> Any:
-    """A module of matplotlib, imported where something is drawn."""
+    """A module of matplotlib, which is imported only for drawing."""
     try:
         import matplotlib.figure
         import matplotlib.pyplot

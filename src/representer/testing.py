@@ -1,4 +1,4 @@
-"""Batteries of tests for kernels that users write: every failure is an AssertionError that says what does not hold."""
+"""Batteries of tests for users' kernels; a failure is an AssertionError that names the property that does not hold."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ def check_kernel(kernel: Kernel, X: Data, Y: Data | None = None) -> None:
     kernel : Kernel
         Its words (``"median"`` …) are resolved on X.
     X : data
-        A few samples of what the kernel takes, at least three, in general position: ties in the data hide mistakes, and
-        finite differences cross the kinks of a kernel that has some.
+        At least three samples of the kind that the kernel takes, in general position: ties in the data hide mistakes,
+        and finite differences fail across the kinks of a kernel.
     Y : data, optional
         More samples, for k(X, Y).
 
     Raises
     ------
     AssertionError
-        With the name of the property that does not hold, and by how much.
+        A property does not hold; the message names it and the size of the error.
 
     Examples
     --------
@@ -82,11 +82,7 @@ def _check_value(value: Value) -> None:
     assert value != object(), f"{value!r} equals an unrelated object."
     try:
         pickled = pickle.dumps(value)
-    except (
-        pickle.PicklingError,
-        AttributeError,
-        TypeError,
-    ):  # a lambda or a local function cannot be pickled
+    except (pickle.PicklingError, AttributeError, TypeError):  # a lambda or a local function cannot be pickled
         assert _holds_code(value), f"{value!r} cannot be pickled."
     else:
         assert pickle.loads(pickled) == value, f"{value!r} changes when it is pickled."
@@ -102,15 +98,15 @@ def _check_value(value: Value) -> None:
 
 
 def _holds_code(value: Value) -> bool:
-    """Does it hold a function or a module, which may have no name to be found by?"""
+    """Does a value hold a function or a module, which may have no name by which it is found again?"""
     arguments = [argument for v in all_values(value) for argument in vars(v).values()]
     items = [i for a in arguments for i in (a if isinstance(a, list | tuple) else [a])]
     return any(callable(item) and not isinstance(item, Kernel) for item in items)
 
 
 def _check_parameters(value: Value) -> None:
-    own = value.get_params(deep=False)
-    rebuilt = type(value)(**own)
+    arguments = value.get_params(deep=False)
+    rebuilt = type(value)(**arguments)
     assert rebuilt == value, f"{value!r} is not made again from its get_params: {rebuilt!r}."
     deep = value.get_params()
     for name, argument in deep.items():
@@ -185,13 +181,13 @@ def _check_hyperparameter_batches(kernel: Kernel, X: Data, Y: Data) -> None:
     noise = torch.randn(3, len(raw), generator=torch.Generator().manual_seed(0), dtype=raw.dtype)
     members = raw + 0.1 * noise
     batched = kernel.replace(pack.unpack(members))
-    each = [kernel.replace(pack.unpack(member)) for member in members]
+    kernels = [kernel.replace(pack.unpack(member)) for member in members]
     gram, other = batched._gram(X, None), None if kernel.domain == "gram" else batched._gram(X, Y)
     what = "with a batch of hyperparameters equals a loop over them"
-    _close(gram, torch.stack([k._gram(X, None) for k in each]), f"k(X) {what}", kernel)
-    _close(batched._diag(X), torch.stack([k._diag(X) for k in each]), f"k.diag(X) {what}", kernel)
+    _close(gram, torch.stack([k._gram(X, None) for k in kernels]), f"k(X) {what}", kernel)
+    _close(batched._diag(X), torch.stack([k._diag(X) for k in kernels]), f"k.diag(X) {what}", kernel)
     if other is not None:
-        _close(other, torch.stack([k._gram(X, Y) for k in each]), f"k(X, Y) {what}", kernel)
+        _close(other, torch.stack([k._gram(X, Y) for k in kernels]), f"k(X, Y) {what}", kernel)
 
 
 # -- kernels on vectors -----------------------------------------------------------------------------------------------
@@ -228,7 +224,13 @@ def check_gradient(
 ) -> None:
     """Compare the derivative of a scalar function by autograd with central differences.
 
-    ``precision`` is the least one that the function computes in; it decides the step and the tolerance.
+    ``precision`` is the least precision in which the function computes; it decides the step and the tolerance.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from representer.testing import check_gradient
+    >>> check_gradient(lambda x: (x**2).sum(), torch.tensor([1.0, 2.0], dtype=torch.float64), "x")
     """
     point = point.detach().clone().requires_grad_()
     value = function(point)
@@ -258,7 +260,7 @@ def check_gradient(
 
 
 def _take(kernel: Kernel | OperatorKernel, X: Data, index: Sequence[int] | np.ndarray) -> Data:
-    """The samples with these numbers of prepared data; of a Gram matrix, their block."""
+    """The samples with these numbers of prepared data, which are a block of a Gram matrix."""
     rows = [int(i) for i in index]
     if kernel.domain == "gram":
         return X[rows][:, rows]
@@ -266,19 +268,19 @@ def _take(kernel: Kernel | OperatorKernel, X: Data, index: Sequence[int] | np.nd
 
 
 def _weighted_sum(matrix: Tensor) -> Tensor:
-    """A generic linear functional: fixed weights that no symmetry of the matrix hides from."""
+    """A linear functional of a matrix with fixed random weights, in which no symmetry hides a mistake."""
     weights = torch.randn(matrix.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     return (weights.to(matrix) * matrix).sum()
 
 
 def _precision(kernel: Kernel) -> torch.dtype:
-    """The least precision among the hyperparameters (a module may be in single precision)."""
+    """The least precision among the hyperparameters, which is single for some modules."""
     kinds = {value.dtype for value in kernel.hyperparameter_values().values()}
     return torch.float32 if torch.float32 in kinds else torch.float64
 
 
 def _close(actual: Tensor, expected: Tensor, what: str, kernel: Kernel | None = None) -> None:
-    """Equal up to rounding, relative to the largest entry; a missing batch dimension may be broadcast."""
+    """Assert equality up to rounding, relative to the largest entry; a missing batch dimension is broadcast."""
     actual, expected = actual.detach().to(torch.float64), expected.detach().to(torch.float64)
     single = kernel is not None and _precision(kernel) == torch.float32
     try:
@@ -307,7 +309,7 @@ def check_operator(kernel: OperatorKernel, X: Data, Y: Data | None = None, *, p:
     kernel : OperatorKernel
         Its words (``"median"`` …) are resolved on X; an operator that the targets decide must be resolved already.
     X, Y : data
-        As for ``check_kernel``; so are the errors.
+        As for ``check_kernel``, which also describes the errors.
     p : int
         The number of outputs, if the kernel leaves it open.
 
@@ -377,7 +379,7 @@ def _check_structure(kernel: OperatorKernel, X: Data, p: int) -> None:
 
 
 def _all_routes(kernel: OperatorKernel, X: Data, Y: Data, p: int) -> Tensor:
-    """A number that depends on everything the kernel computes."""
+    """A number that depends on all methods of a kernel."""
     c = torch.randn(count(X), p, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
     total = _weighted_sum(kernel.dense(X, None, p)) + _weighted_sum(kernel.diag(X, p))
     total = total + _weighted_sum(kernel.apply(X, X, c)) + kernel.squared_norm(X, c)

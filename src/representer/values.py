@@ -1,11 +1,11 @@
-"""Values: small immutable-looking objects made from their constructor's arguments.
+"""Values: small objects that are made from their constructor's arguments and are not changed by computations.
 
 Kernels, output operators and operator-valued kernels are values. A value is comparable, prints as the code that makes
 it, can be cloned and pickled, names its nested parameters as scikit-learn does (``left__lengthscale``), and can
 exchange any continuous hyperparameter for a tensor that carries a gradient.
 
-A hyperparameter has a constraint. Its raw form is what an optimiser moves freely; ``value(raw)`` is always admissible,
-however far a line search strays, so a kernel that is learned by gradient never goes out of range.
+A hyperparameter has a constraint. An optimiser moves its raw form freely; ``value(raw)`` is admissible however far a
+line search strays, so a kernel that is learned by gradient never goes out of range.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ class Real:
         return value
 
     def problem(self, value: Tensor) -> str | None:
-        """What is wrong with a value, or None."""
+        """The reason why a value is inadmissible, or None."""
         return None if bool(torch.isfinite(value).all()) else "must be finite"
 
 
 @dataclass(frozen=True)
 class Positive:
-    """A positive number, by its logarithm.
+    """A positive number, whose raw form is its logarithm.
 
     The logarithm is confined to a quarter of the floating-point range, so that squares, and products of two squares,
-    of a value are still finite and positive. ``power`` leaves the same room to a value that is raised to that power;
-    0.6 leaves room for one square, and sums of such.
+    of a value are still finite and positive. ``power`` leaves this room to values that are raised to that power; 0.6
+    leaves room for sums of single squares.
     """
 
     power: float = 1
@@ -70,43 +70,43 @@ class Positive:
         return value.log().clamp(-limit, limit)
 
     def problem(self, value: Tensor) -> str | None:
-        """What is wrong with a value, or None."""
+        """The reason why a value is inadmissible, or None."""
         return None if bool(((value > 0) & torch.isfinite(value)).all()) else "must be positive and finite"
 
 
 @dataclass(frozen=True)
 class NonNegative(Positive):
-    """Zero is allowed as a fixed value; what is learned is positive."""
+    """A number of at least 0, whose learned values are positive."""
 
     def problem(self, value: Tensor) -> str | None:
-        """What is wrong with a value, or None."""
+        """The reason why a value is inadmissible, or None."""
         admissible = bool(((value >= 0) & torch.isfinite(value)).all())
         return None if admissible else "must not be negative, and finite"
 
 
 @dataclass(frozen=True)
 class Below(Positive):
-    """A number above 0 and at most ``limit``, by the logarithm of its odds; what is learned stays below the limit."""
+    """A number above 0 and at most ``limit``, whose raw form is its log-odds; learned values stay below the limit."""
 
     limit: float = 1.0
 
     def value(self, raw: Tensor) -> Tensor:
-        """The number limit / (1 + exp(−raw)), never 0, and a ten-thousandth or more below the limit."""
+        """The number limit / (1 + exp(−raw)), never 0, and at least a ten-thousandth below the limit."""
         return self.limit * raw.clamp(-30.0, 9.0).sigmoid()
 
     def raw(self, value: Tensor) -> Tensor:
-        """The logarithm log(value / (limit − value)); at both ends so far inside that a search can move."""
+        """The number log(value / (limit − value)), bounded at both ends so that a search can move."""
         return (value / self.limit).logit().clamp(-29.0, 8.0)
 
     def problem(self, value: Tensor) -> str | None:
-        """What is wrong with a value, or None."""
+        """The reason why a value is inadmissible, or None."""
         inside = bool(((value > 0) & (value <= self.limit)).all())
         return None if inside else f"must be above 0 and at most {self.limit:.6g}"
 
 
 @dataclass(frozen=True)
 class SemiDefinite:
-    """A symmetric positive semi-definite p × p matrix F Fᵀ, by the factor F (p × p, raw)."""
+    """A symmetric positive semi-definite p × p matrix F Fᵀ, whose raw form is the factor F."""
 
     def value(self, raw: Tensor) -> Tensor:
         """The matrix F Fᵀ, which is never infinite."""
@@ -115,12 +115,12 @@ class SemiDefinite:
         return raw @ raw.mT
 
     def raw(self, value: Tensor) -> Tensor:
-        """The symmetric square root, which leaves no direction of a singular matrix behind."""
+        """The symmetric square root of the matrix, which may be singular."""
         values, vectors = torch.linalg.eigh(value)
         return (vectors * values.clamp(min=0.0).sqrt()[..., None, :]) @ vectors.mT
 
     def problem(self, value: Tensor) -> str | None:
-        """What is wrong with a value, or None."""
+        """The reason why a value is inadmissible, or None."""
         if value.ndim < 2 or value.shape[-1] != value.shape[-2]:
             return "must be a square matrix"
         if not bool(torch.isfinite(value).all()):
@@ -174,8 +174,8 @@ class Packing:
         pieces = raw.split([shape.numel() for shape in self.shapes.values()], dim=-1)
         for piece, (name, shape) in zip(pieces, self.shapes.items(), strict=True):
             batched = raw.ndim > 1 and len(shape) < 2
-            own = piece[..., None, :] if batched else piece.reshape((*raw.shape[:-1], *shape))
-            values[name] = self.constraints[name].value(own)
+            shaped = piece[..., None, :] if batched else piece.reshape((*raw.shape[:-1], *shape))
+            values[name] = self.constraints[name].value(shaped)
         return values
 
 
@@ -189,23 +189,23 @@ Setting = npt.ArrayLike | Tensor
 
 
 def is_real(value: object) -> TypeGuard[float]:
-    """Is it one real number, of Python or NumPy (and not a truth value)?"""
+    """Is a value one real number of Python or NumPy, and not a truth value?"""
     return type(value) is float or (isinstance(value, numbers.Real) and not isinstance(value, bool))
 
 
 def is_scalar(value: object) -> bool:
-    """Could it stand for one hyperparameter: a number, a tensor, an array of no dimension, or a word?"""
+    """Can a value stand for one hyperparameter: a number, a tensor, an array of no dimension, or a word?"""
     array = isinstance(value, np.ndarray) and value.ndim == 0
     return is_real(value) or array or isinstance(value, Tensor | str)
 
 
 def is_count(value: object) -> TypeGuard[int]:
-    """Is it a positive integer, of Python or NumPy?"""
+    """Is a value a positive integer of Python or NumPy?"""
     return isinstance(value, numbers.Integral) and is_real(value) and int(value) > 0
 
 
 def is_whole(value: object) -> TypeGuard[int]:
-    """Is it an integer, 0 or more, of Python or NumPy?"""
+    """Is a value an integer of at least 0, of Python or NumPy?"""
     return isinstance(value, numbers.Integral) and is_real(value) and int(value) >= 0
 
 
@@ -218,14 +218,14 @@ def as_tensor(value: object) -> Tensor:
 
 @dataclass(frozen=True)
 class Rule:
-    """What an argument must be, in words, whether a value is that, and what to do if it is not."""
+    """A rule for an argument: admissible values in words, a test of a value, and advice for errors."""
 
     words: str
     holds: Callable[[Any], bool]
     advice: str = ""
 
     def __call__(self, name: str, value: object) -> None:
-        """Refuse any other value of the argument with this name."""
+        """Refuse an inadmissible value of the argument with this name."""
         if not self.holds(value):
             raise ValueError(f"{name} must be {self.words}; got {argument_repr(value)}.{self.advice}")
 
@@ -235,18 +235,18 @@ class Rule:
 
 
 def one_of(*words: str) -> Rule:
-    """One of several words."""
+    """The rule that a value is one of several words."""
     named = ", ".join(map(repr, words))
     return Rule(f"one of {named}" if len(words) > 1 else named, lambda value: isinstance(value, str) and value in words)
 
 
 def instance_of(words: str, *kinds: type) -> Rule:
-    """An object of one of several classes, which words describe."""
+    """The rule that a value is an object of one of several classes, which ``words`` describe."""
     return Rule(words, lambda value: isinstance(value, kinds))
 
 
 def integer(least: int, *, truth: bool = False) -> Rule:
-    """An integer from a least one on; ``truth`` allows True and False for 1 and 0."""
+    """The rule that a value is an integer of at least ``least``; ``truth`` allows True and False for 1 and 0."""
     return Rule(
         f"an integer of at least {least}",
         lambda value: (
@@ -266,23 +266,23 @@ TRUTH = instance_of("True or False", bool, np.bool_)
 
 @dataclass(frozen=True)
 class Word:
-    """A word that may stand for a number, such as ``lengthscale="median"``: how the data give it a value."""
+    """A word that may stand for a number, such as ``lengthscale="median"``, with the function that gives its value."""
 
-    value: Callable[[Any], Tensor]  # of prepared data
-    learned: bool = False  # is the value only where learning starts?
+    value: Callable[[Any], Tensor]  # a function of prepared data
+    learned: bool = False  # is the value the start of a search?
 
 
 @functools.lru_cache(maxsize=1024)
 def _problem_of(constraint: Constraint, value: float) -> str | None:
-    """Why a plain number is not allowed, or None; it is asked with every Gram matrix, and so remembered."""
+    """Why a plain number is not admissible, or None; it is cached, because every Gram matrix asks."""
     return constraint.problem(torch.tensor(value, dtype=torch.float64))
 
 
 @dataclass(frozen=True)
 class Hyperparameter:
-    """A continuous hyperparameter: what it may be, and the words that stand for a value.
+    """The specification of a continuous hyperparameter: its constraint, and the words that may stand for a value.
 
-    ``scalar``: one number, or a batch of them that broadcasts over Gram matrices (..., 1, 1); otherwise any shape.
+    A ``scalar`` is one number, or a batch that broadcasts over Gram matrices (..., 1, 1); others have any shape.
     """
 
     constraint: Constraint
@@ -290,7 +290,7 @@ class Hyperparameter:
     scalar: bool = False
 
     def problem(self, value: object) -> str | None:
-        """What is wrong with a value or a word, or None."""
+        """The reason why a value or a word is inadmissible, or None."""
         if isinstance(value, str):
             words = f" or one of: {', '.join(map(repr, self.words))}" if self.words else ""
             return None if value in self.words else f"must be a number{words}"
@@ -309,14 +309,14 @@ class Hyperparameter:
         return self.constraint.problem(tensor)
 
 
-# An array longer than this is summarised in a repr: such a value prints, but does not evaluate back.
+# Longer arrays are summarised in a repr, which does not evaluate back to the value then.
 REPR_LIMIT = 1000
 DOUBLE = torch.zeros((), dtype=torch.float64)
 
 
 @contextmanager
 def unchanged_by_errors(*holders: object) -> Iterator[None]:
-    """What raises inside leaves these objects, and all values that they hold, as they were."""
+    """A context in which an error restores these objects, and all values that they hold."""
     states: dict[int, tuple[object, dict[str, object]]] = {}
     waiting = list(holders)
     while waiting:
@@ -335,14 +335,14 @@ def unchanged_by_errors(*holders: object) -> Iterator[None]:
         raise
 
 
-LONGEST_SHOWN = 80  # characters of an argument in a notebook
+LONGEST_SHOWN = 80  # the largest number of characters of an argument in a notebook
 
 
 class Value:
-    """Base of everything that is made from hyperparameters; a subclass's constructor only stores its arguments."""
+    """The base class of objects made from hyperparameters; a subclass's constructor only stores its arguments."""
 
     hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {}
-    rules: ClassVar[Mapping[str, Rule]] = {}  # what the other arguments must be
+    rules: ClassVar[Mapping[str, Rule]] = {}  # the rules of the other arguments
 
     # -- the constructor's arguments --------------------------------------------------------------------------------
     @classmethod
@@ -351,14 +351,14 @@ class Value:
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The constructor's arguments; with ``deep``, also those of nested values as ``name__nested``."""
-        own = {name: getattr(self, name) for name in self._argument_names()}
+        params = {name: getattr(self, name) for name in self._argument_names()}
         if deep:
             for name, child in self._children():
-                own |= {f"{name}__{key}": value for key, value in child.get_params().items()}
-        return own
+                params |= {f"{name}__{key}": value for key, value in child.get_params().items()}
+        return params
 
     def set_params(self, **params: object) -> Self:
-        """Change arguments in place, nested ones by ``name__nested=value``; returns self. All of them, or none."""
+        """Change arguments in place, nested ones by ``name__nested=value``; an error changes none. Returns self."""
         nested: dict[str, dict[str, object]] = {}
         with unchanged_by_errors(self, *params.values()):
             for name, value in params.items():
@@ -375,6 +375,7 @@ class Value:
         return self
 
     def _set_nested(self, head: str, values: dict[str, object]) -> None:
+        """Change arguments of the children in the argument ``head``."""
         children = dict(self._children())
         for rest, value in values.items():
             key, inner = _split_child(head, rest, children)
@@ -384,6 +385,7 @@ class Value:
             children[key].set_params(**{inner: value})
 
     def _children(self) -> Iterator[tuple[str, Value]]:
+        """The values among the arguments, and in lists among them, by name."""
         for name in self._argument_names():
             argument = getattr(self, name)
             if isinstance(argument, Value):
@@ -392,7 +394,7 @@ class Value:
                 yield from ((f"{name}__{i}", v) for i, v in enumerate(argument) if isinstance(v, Value))
 
     def _rebuild(self, change: Callable[[str, Any], Any]) -> Self:
-        """A new value of the same class, each argument sent through ``change(name, argument)``."""
+        """A new value of the same class with the arguments ``change(name, argument)``."""
         new = copy.copy(self)
         for name in self._argument_names():
             setattr(new, name, change(name, getattr(self, name)))
@@ -418,7 +420,7 @@ class Value:
         return f"{type(self).__name__}({', '.join(shown)})"
 
     def _repr_html_(self) -> str:
-        """The value as a small tree in a notebook: each part with its own arguments."""
+        """The value as a small tree in a notebook, each nested value with its own arguments."""
         return f"<div style='font-size:.9em'>{tree_html(self)}</div>"
 
     # -- continuous hyperparameters ---------------------------------------------------------------------------------
@@ -438,10 +440,10 @@ class Value:
 
     def constraints(self) -> dict[str, Constraint]:
         """The constraint of every continuous hyperparameter, nested names included."""
-        own = {name: self._own_specification(name).constraint for name in self.hyperparameters}
+        constraints = {name: self._own_specification(name).constraint for name in self.hyperparameters}
         for prefix, child in self._children():
-            own |= {f"{prefix}__{name}": c for name, c in child.constraints().items()}
-        return own
+            constraints |= {f"{prefix}__{name}": c for name, c in child.constraints().items()}
+        return constraints
 
     def _hyperparameter_names(self) -> list[str]:
         """The names of all continuous hyperparameters, nested ones included."""
@@ -449,26 +451,26 @@ class Value:
         return [*self.hyperparameters, *(f"{prefix}__{name}" for prefix, names in nested for name in names)]
 
     def hyperparameter_values(self) -> dict[str, Tensor]:
-        """The value of every continuous hyperparameter that is a number by now (see ``resolve``)."""
-        own = {}
+        """The value of every continuous hyperparameter that is no word (see ``resolve``)."""
+        values = {}
         for name in self.hyperparameters:
             value = getattr(self, name)
             if not isinstance(value, str):
-                own[name] = as_tensor(value)
+                values[name] = as_tensor(value)
         for prefix, child in self._children():
-            own |= {f"{prefix}__{name}": v for name, v in child.hyperparameter_values().items()}
-        return own
+            values |= {f"{prefix}__{name}": v for name, v in child.hyperparameter_values().items()}
+        return values
 
     def free(self) -> list[str]:
-        """Names of the hyperparameters that ask to be learned (``"auto"``, ``"ard"``): numbers are left as they are."""
-        own = [
+        """The names of the hyperparameters that are to be learned (``"auto"``, ``"ard"``); numbers are not."""
+        free = [
             name
             for name in self.hyperparameters
             if isinstance(value := getattr(self, name), str)
             and (word := self._own_specification(name).words.get(value)) is not None
             and word.learned
         ]
-        return own + [f"{prefix}__{name}" for prefix, child in self._children() for name in child.free()]
+        return free + [f"{prefix}__{name}" for prefix, child in self._children() for name in child.free()]
 
     def replace(self, values: Mapping[str, Setting]) -> Self:
         """A new value with some hyperparameters exchanged, for instance for tensors that carry gradients."""
@@ -485,7 +487,7 @@ class Value:
         return self._rebuild(change)
 
     def numbers(self) -> Self:
-        """The same value with tensors turned into plain floats and arrays: what a fitted learner keeps."""
+        """The value with plain floats and arrays in place of tensors, as a fitted learner keeps it."""
 
         def change(name: str, argument: object) -> Any:
             if name in self.hyperparameters and isinstance(argument, Tensor):
@@ -496,7 +498,7 @@ class Value:
         return self._rebuild(change)
 
     def packing(self, names: list[str]) -> tuple[Packing, Tensor]:
-        """A flat raw vector for these hyperparameters, and where it stands now."""
+        """The packing of these hyperparameters into a flat raw vector, and the vector of their present values."""
         current = self.hyperparameter_values()
         missing = [name for name in names if name not in current]
         if missing:
@@ -510,11 +512,11 @@ class Value:
 
 
 def number(value: Value, name: str, like: Tensor = DOUBLE) -> Tensor:
-    """A value's hyperparameter as a checked tensor, of the dtype and device of ``like``."""
+    """A hyperparameter of a value as a checked tensor, with the dtype and device of ``like``."""
     setting = getattr(value, name)
     specification = value._own_specification(name)
-    compiling = torch.compiler.is_compiling()  # then tensors are symbols, which must not be remembered
-    if type(setting) is float and not compiling:  # asked for with every Gram matrix
+    compiling = torch.compiler.is_compiling()  # a compiler's tensors are symbols, which must not be cached
+    if type(setting) is float and not compiling:  # the usual case, for every Gram matrix
         tensor = _plain_number(specification.constraint, setting, like.dtype, like.device)
         if tensor is not None:
             return tensor
@@ -531,14 +533,14 @@ def number(value: Value, name: str, like: Tensor = DOUBLE) -> Tensor:
 
 @functools.lru_cache(maxsize=1024)
 def _plain_number(constraint: Constraint, value: float, dtype: torch.dtype, device: torch.device) -> Tensor | None:
-    """A plain number as a tensor, if it is admissible."""
+    """A plain number as a tensor; None if it is inadmissible."""
     problem = constraint.problem(torch.tensor(value, dtype=torch.float64))
     return None if problem else torch.tensor(value, dtype=dtype, device=device)
 
 
 @functools.cache
 def tree_html(value: Value, name: str = "") -> str:
-    """A value and those inside of it as nested lists; texts are escaped, and numbers have few digits.
+    """A value and its nested values as HTML lists; texts are escaped, and numbers have few digits.
 
     Examples
     --------
@@ -549,14 +551,14 @@ def tree_html(value: Value, name: str = "") -> str:
     """
     children = list(value._children())
     inner = {place.partition("__")[0] for place, _ in children}
-    own = [
+    arguments = [
         f"{argument}={_few_digits(getattr(value, argument))}"
         for argument, default in _defaults(type(value).__init__).items()
         if argument not in inner and not same(getattr(value, argument), default)
     ]
     head = f"{escape(name)}: " if name else ""
     text = f"{head}<b>{escape(type(value).__name__)}</b>"
-    text += f" <code>{escape(', '.join(own))}</code>" if own else ""
+    text += f" <code>{escape(', '.join(arguments))}</code>" if arguments else ""
     rows = "".join(f"<li>{tree_html(child, place.rpartition('__')[2])}</li>" for place, child in children)
     return f"{text}<ul style='margin:0;padding-left:1.4em'>{rows}</ul>" if rows else text
 
@@ -575,7 +577,7 @@ def _few_digits(argument: Any) -> str:
     return f"[{array.min():.4g} … {array.max():.4g}], shape {tuple(array.shape)}"
 
 
-@functools.cache  # a search asks at every step, and a signature is slow to read
+@functools.cache  # every step of a search asks, and signatures are slow to read
 def _defaults(constructor: Callable[..., None]) -> dict[str, Any]:
     """The arguments of a constructor, each with its default."""
     if constructor is object.__init__:
@@ -585,7 +587,7 @@ def _defaults(constructor: Callable[..., None]) -> dict[str, Any]:
 
 
 def _split_child(head: str, rest: str, children: Mapping[str, Value]) -> tuple[str | None, str]:
-    """Which child does ``head__rest`` speak of: ``head``, or ``head__i`` of a list?"""
+    """The child that ``head__rest`` names, ``head`` or ``head__i`` of a list, and the name of its argument."""
     if head in children:
         return head, rest
     index, _, inner = rest.partition("__")
@@ -594,13 +596,13 @@ def _split_child(head: str, rest: str, children: Mapping[str, Value]) -> tuple[s
 
 
 def _below(prefix: str, values: Mapping[str, Setting]) -> dict[str, Setting]:
-    """The hyperparameters of the child called ``prefix``, by their names there."""
+    """The hyperparameters of the child ``prefix``, by the child's own names."""
     start = f"{prefix}__"
     return {name[len(start) :]: value for name, value in values.items() if name.startswith(start)}
 
 
 def map_children(name: str, argument: object, change: Callable[[str, Value], Value]) -> Any:
-    """An argument with each value in it, itself or the items of a list, sent through ``change(name, child)``."""
+    """An argument with ``change(name, child)`` in place of each value: the argument itself, or items of a list."""
     if isinstance(argument, Value):
         return change(name, argument)
     if isinstance(argument, list | tuple):
@@ -621,7 +623,7 @@ def _copy_argument(argument: object) -> object:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Are two arguments equal? Arrays, tensors and lists are by their entries, modules by their weights."""
+    """Are two arguments equal? Arrays, tensors and lists are compared by their entries, modules by their weights."""
     if a is b:
         return True
     if isinstance(a, torch.nn.Module):
@@ -643,11 +645,12 @@ def _same_entries(a: object, b: object) -> bool:
         one, two = _plain(a), _plain(b)
     except ValueError:  # a ragged list
         return False
-    numbers = one.dtype.kind == two.dtype.kind == "f"  # a gap is equal to a gap
+    numbers = one.dtype.kind == two.dtype.kind == "f"  # NaN equals NaN
     return one.shape == two.shape and np.array_equal(one, two, equal_nan=numbers)
 
 
 def _plain(argument: object) -> np.ndarray:
+    """A tensor, or anything else, as a NumPy array."""
     return argument.detach().cpu().numpy() if isinstance(argument, Tensor) else np.asarray(argument)
 
 
@@ -675,5 +678,5 @@ def per_row(value: Tensor) -> Tensor:
 
 
 def all_values(value: Value) -> list[Value]:
-    """The value, and all that it is made from."""
+    """The value and all nested values."""
     return [value, *(v for _, child in value._children() for v in all_values(child))]

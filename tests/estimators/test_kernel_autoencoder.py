@@ -803,11 +803,30 @@ def test_a_norm_below_its_bound_has_no_multiplier_and_bad_bounds_are_refused(cur
     model = KernelAutoencoder(1, norm_bounds=[3.0, 2.0], n_restarts=1, random_state=0).fit(curve[:40])
     assert model.layer_norms_[0] < 3.0 and model.layer_norms_[1] == pytest.approx(2.0, rel=1e-6)
     assert model.layers_[0].alpha == 0.0 < model.alpha_
-    for bounds in ([1.0], [1.0, 0.0], [1.0, np.inf], [1.0, -1.0], [1.0, 1.0, 1.0]):
+    short, long, nested = [1.0], [1.0, 1.0, 1.0], [[1.0, 1.0]]
+    for bounds in (short, long, nested, *([1.0, second] for second in (0.0, np.inf, -1.0, "a", True, 1e200))):
         with pytest.raises(ValueError, match="norm_bounds must be 2 positive numbers"):
             KernelAutoencoder(1, norm_bounds=bounds).fit(curve[:40])
     with pytest.raises(ValueError, match="norm_bounds must be 4 positive numbers"):
         KernelAutoencoder([3, 1, 3], norm_bounds=[1.0, 1.0]).fit(curve[:40])
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_norm_bounds_that_are_out_of_reach_leave_next_to_no_distortion(curve, dtype):
+    for bound in (1e3, 1e6, 1e90):
+        model = KernelAutoencoder(1, Gaussian(1.0), Gaussian(0.7), norm_bounds=[bound] * 2, dtype=dtype, random_state=0)
+        assert model.fit(curve[:40]).reconstruction_error(curve[:40]).mean() < 1e-4
+
+
+@pytest.mark.parametrize("bounds", [(2.0, 2.0), (3.0, 30.0), (10.0, 100.0)])
+def test_norm_bounds_hold_in_single_precision(curve, bounds):
+    options = {"norm_bounds": bounds, "random_state": 0, "dtype": "float32"}
+    model = KernelAutoencoder(1, Gaussian(1.0), Gaussian(0.7), **options).fit(curve[:40])
+    assert (np.array(model.layer_norms_) <= 1.001 * np.array(bounds)).all()
+    f = model.function_.outer_expansion().loaded
+    Z, C = f.anchors.double(), f.coefficients.double()
+    K = torch.exp(-(torch.cdist(Z, Z) ** 2) / (2.0 * 0.7**2))
+    assert model.layer_norms_[-1] == pytest.approx((C * (K @ C)).sum().sqrt().item(), rel=1e-3)
 
 
 def test_a_search_with_norm_bounds_that_ends_early_obeys_them_and_warns(curve):

@@ -241,9 +241,25 @@ def test_the_authors_levels_have_three_and_two_components_and_a_width_by_validat
     best = tables.validated(model, parts, False, (0.0, 2.0))
     single = [tables.validated(model, parts, False, (width,)) for width in (0.0, 2.0)]
     assert best is not None and best.error == min(found.error for found in single if found is not None)
-    starts = tables.authors_starts(parts, False, (0.0, 2.0))
+    starts = tables.authors_starts(parts, False, (0.0, 2.0), False)
     errors = [
         tables.validated(tables.deep((3, 2), a, b, 1.0, "levelwise", center=False), parts, False, (0.0, 2.0))
         for a, b in starts
     ]
     assert len(starts) == 4 and (np.diff([found.error for found in errors if found is not None]) >= 0).all()
+
+
+def test_the_linear_model_may_learn_from_smoothed_codes(rng: np.random.Generator) -> None:
+    parts = tables.split(rng.normal(size=(60, 4)), rng.normal(size=60), False, 0)
+    train, y, valid, y_valid, test, _ = parts
+    model = tables.deep((3, 2), 1.0, 1.0, 1.0, "levelwise", center=False)
+    H = model.fit_transform(train)
+    codes = [tables.smoothed(H, train, X, 1.0) for X in (train, valid, test)]
+    padded = [np.column_stack([np.ones(len(Z)), Z]) for Z in codes]
+    solution = np.linalg.lstsq(padded[0], y, rcond=None)[0]
+    alike = tables.validated(model, parts, False, (1.0,), True)
+    assert alike is not None
+    assert alike.error == pytest.approx(np.sqrt(np.mean((padded[1] @ solution - y_valid) ** 2)))
+    np.testing.assert_allclose(alike.linear.predict(alike.codes), padded[2] @ solution)
+    other = tables.validated(model, parts, False, (1.0,))
+    assert other is not None and other.error != alike.error

@@ -73,3 +73,12 @@ def test_the_multiplier_is_the_root_or_the_least_one(start):
     assert norm_multiplier(norm, 0.5, start=start, least=1e-9) == pytest.approx(3.0, rel=1e-6)
     assert norm_multiplier(norm, 5.0, start=start, least=1e-9) == pytest.approx(1e-9)
     assert np.isnan(norm_multiplier(lambda alpha: np.nan, 5.0, start=start, least=1e-9))
+
+
+def test_a_bound_out_of_reach_adds_nothing_to_the_value(problem, points):
+    penalised = Composition(problem.composition.layers, problem.composition.kernel, problem.least_alpha)
+    free = DeepProblem(penalised, problem.X, problem.Y, squared_loss(True).fit())
+    for bound in (1e6, 1e100):
+        far = BoundedProblem.of(problem, (bound,) * 3, problem.least_alpha)
+        expected = free.at(far._with_multipliers([0.0, 0.0], problem.least_alpha).composition).values(points)
+        torch.testing.assert_close(far.value(points), expected, rtol=1e-6, atol=0.0)

@@ -1,4 +1,4 @@
-"""What an approximation is: a value that makes features φ of a kernel and data, with k(x, y) ≈ φ(x)ᵀφ(y)."""
+"""The contract of approximations, values that make features φ of a kernel and data with k(x, y) ≈ φ(x)ᵀφ(y)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from representer.values import Value, all_values
 
 
 class FeatureMap(ABC):
-    """φ with k(x, y) ≈ φ(x)ᵀφ(y): called with data, it gives a tensor (n, m)."""
+    """A feature map φ with k(x, y) ≈ φ(x)ᵀφ(y): called with n samples, it gives a tensor (n, m)."""
 
     kernel: Kernel
 
@@ -42,16 +42,16 @@ class FeatureMap(ABC):
     @property
     @abstractmethod
     def state(self) -> Data:
-        """What was chosen or drawn: with the kernel, it makes the features again (``Approximation.restore``)."""
+        """The chosen landmarks or drawn numbers, from which ``Approximation.restore`` makes the features again."""
 
     @property
     def bytes_per_row(self) -> int:
-        """What a sample takes while its features are made: they, and the coordinates that tables make of a record."""
+        """The memory of a sample while its features are computed, and of the coordinates of a record."""
         tables = [value.bytes_per_row for value in all_values(self.kernel) if isinstance(value, Table)]
         return self.n_features * self.dtype.itemsize + max(tables, default=0)
 
     def columns(self, X: Data) -> Tensor:
-        """Functions of x that span the features; the features themselves unless others are cheaper."""
+        """Functions of x that span the features and are cheaper than these; by default the features themselves."""
         return self(X)
 
     def coefficients(self, theta: Tensor) -> Tensor:
@@ -59,46 +59,47 @@ class FeatureMap(ABC):
         return theta
 
     def lost_share(self, theta: Tensor, constant: Tensor | float = 0.0) -> float:
-        """The share of φ(x)ᵀΘ + b that rounding may take where it is computed as columns(x)ᵀC + b."""
+        """The share of φ(x)ᵀΘ + b that rounding may change if it is computed as columns(x)ᵀC + b."""
         return 0.0
 
     def loses_digits(self, theta: Tensor, constant: Tensor | float = 0.0) -> bool:
-        """Is φ(x)ᵀΘ + b worse known as columns(x)ᵀC + b?"""
+        """Does φ(x)ᵀΘ + b lose too many digits if it is computed as columns(x)ᵀC + b?"""
         return not self.lost_share(theta, constant) <= torch.finfo(self.dtype).eps ** EXPANSION_DIGITS
 
     def transposed(self, sums: Tensor) -> Tensor:
-        """Σ_i φ(x_i) v_iᵀ from Σ_i columns(x_i) v_iᵀ."""
+        """The sums Σ_i φ(x_i) v_iᵀ from Σ_i columns(x_i) v_iᵀ."""
         return sums
 
     def missed(self, X: Data, phi: Tensor) -> Tensor:
-        """What the features φ of prepared inputs leave of k(x, x), (n,) and never negative."""
+        """The residuals k(x, x) − ‖φ(x)‖² (n,) at prepared inputs with these features; never negative."""
         return (self.kernel._diag(X).double() - phi.double().square().sum(1)).clamp(min=0.0)
 
     def missed_rounding(self, X: Data) -> float:
-        """How much rounding may move ``missed`` at prepared inputs: a difference of numbers as large as k(x, x)."""
+        """The rounding error of ``missed`` at prepared inputs, a difference of numbers as large as k(x, x)."""
         return torch.finfo(self.dtype).eps * float(self.kernel._diag(X).max())
 
 
-# A function has coefficients on the landmarks, unless these lose more than ε to this power of its size: 4e-10 in double
-# precision. Then it is evaluated by its features, at the cost of a triangular solve.
+# A function is evaluated by coefficients on the landmarks, unless rounding would change more than ε to this power of
+# its size, 4e-10 in double precision. Then it is evaluated by its features, at the cost of a triangular solve.
 EXPANSION_DIGITS = 0.6
-# What a fitted transformer shows of the one that it holds.
+# The fitted attributes that an approximation copies from the transformer inside it.
 FITTED = ("kernel_", "approximation_error_", "landmarks_", "n_features_in_", "feature_names_in_", "_n_features_out")
 
 
 class Approximation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Value, BaseEstimator, ABC):
-    """How a kernel is replaced by finitely many features: a value of ``approximation=``, and a transformer.
+    """A way to replace a kernel by finitely many features: a value of ``approximation=``, and a transformer.
 
-    As a transformer it has a ``kernel`` and a ``random_state``. A learner has both itself: as a value it has none.
+    The transformer has a ``kernel`` and a ``random_state``. The value of ``approximation=`` has neither, because the
+    learner has both.
     """
 
-    transformer: ClassVar[Callable[..., Any]]  # (kernel, approximation, *, random_state), of the room above
+    transformer: ClassVar[Callable[..., Any]]  # (kernel, approximation, *, random_state), set by ``estimators``
     default_kernel: ClassVar[str] = "rbf"
     needs: ClassVar[FeatureKind | None] = None  # the explicit features that a kernel must have
     kernel: Any
     random_state: Any = None
-    any_kernel: ClassVar[bool] = False  # are there features of every kernel?
-    moves: ClassVar[bool] = False  # are the features a function of the kernel, for what was drawn?
+    any_kernel: ClassVar[bool] = False  # does every kernel have such features?
+    moves: ClassVar[bool] = False  # do the features follow changes of the kernel, with the same random draws?
 
     # -- a transformer ------------------------------------------------------------------------------------------------
     def fit(self, X: Data, y: Data = None) -> Self:
@@ -117,9 +118,9 @@ class Approximation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Value, Ba
             The fitted transformer.
         """
         fitted = self._unfitted().fit(X)
-        own = {name: value for name, value in vars(self).items() if name not in FITTED}
-        shown = {name: getattr(fitted, name) for name in FITTED if hasattr(fitted, name)}
-        self.__dict__ = {**own, **shown, "_fitted": fitted}
+        arguments = {name: value for name, value in vars(self).items() if name not in FITTED}
+        attributes = {name: getattr(fitted, name) for name in FITTED if hasattr(fitted, name)}
+        self.__dict__ = {**arguments, **attributes, "_fitted": fitted}
         return self
 
     def transform(self, X: Data) -> np.ndarray:
@@ -141,10 +142,10 @@ class Approximation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Value, Ba
         return self._fitted.transform(X)
 
     def _unfitted(self) -> Any:
-        own = {"kernel", "random_state"} & set(self._argument_names())
-        value = self.__sklearn_clone__().set_params(**dict.fromkeys(own))
+        of_transformer = {"kernel", "random_state"} & set(self._argument_names())
+        value = self.__sklearn_clone__().set_params(**dict.fromkeys(of_transformer))
         kernel = self.default_kernel if self.kernel is None else self.kernel
-        if not hasattr(Approximation, "transformer"):  # until the learners are imported, which the package does
+        if not hasattr(Approximation, "transformer"):  # the package imports the learners late, here
             getattr(sys.modules[__name__.partition(".")[0]], "KernelFeatures")  # noqa: B009
         unfitted = type(self).transformer(kernel, value, random_state=self.random_state)
         unfitted.speaker = copy.copy(value)
@@ -154,8 +155,8 @@ class Approximation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Value, Ba
         return "_fitted" in self.__dict__
 
     def __sklearn_tags__(self) -> Any:
-        tags, own = super().__sklearn_tags__(), self._unfitted().__sklearn_tags__()
-        tags.input_tags, tags.transformer_tags = own.input_tags, own.transformer_tags
+        tags, inner = super().__sklearn_tags__(), self._unfitted().__sklearn_tags__()
+        tags.input_tags, tags.transformer_tags = inner.input_tags, inner.transformer_tags
         return tags
 
     # -- a value ------------------------------------------------------------------------------------------------------
@@ -164,13 +165,13 @@ class Approximation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Value, Ba
             self.__dict__.pop(name, None)
 
     def _rebuild(self, change: Callable[[str, Any], Any]) -> Self:
-        """A value is made of its arguments alone: what was fitted stays behind."""
+        """The value with changed arguments, without the attributes of a fit."""
         new = super()._rebuild(change)
         new._forget()
         return new
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The constructor's arguments; with ``deep``, also those of a kernel, or of one that is given by its name."""
+        """The constructor's arguments; with ``deep``, also those of its kernel, which may be given by its name."""
         params = super().get_params(deep)
         if deep and isinstance(self.kernel, str) and self.kernel in NAMES:
             params |= {f"kernel__{name}": value for name, value in as_kernel(self.kernel).get_params().items()}
@@ -186,35 +187,35 @@ class Approximation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Value, Ba
 
     @abstractmethod
     def size(self, n: int) -> int:
-        """How many features to expect for n samples; raises if there cannot be so many."""
+        """The number of features to expect for n samples; an error if there cannot be so many."""
 
     def sized(self, n: int) -> Approximation:
-        """The approximation for n samples, in which no number depends on n any more."""
+        """The approximation for n samples, with plain numbers in place of shares of n."""
         return self
 
     def capped(self, n: int) -> Approximation:
-        """The approximation for n samples, with no more landmarks than these where more were asked for."""
+        """The approximation for n samples, with at most n landmarks."""
         return self
 
     def check(self, kernel: Kernel, n: int) -> None:
-        """Refuse a kernel that has no such features, as far as it can be said before, and sizes that n cannot have."""
+        """Refuse sizes that do not suit n samples, and kernels that are known to have no such features."""
         self.size(n)
 
     def moved(self, kernel: Kernel, X: Data, seed: int) -> Callable[[Kernel, Data], Tensor] | None:
-        """The features as a function of the kernel and of data, for what was drawn once; None unless they move."""
+        """The features as a function of kernel and data, with the same random draws; None unless ``moves``."""
         return None
 
     @abstractmethod
     def rows(self, n: int, seed: int) -> np.ndarray:
-        """Which of n samples ``choose`` needs to see: few, however many there are."""
+        """The numbers of the samples, out of n, that ``choose`` needs to see."""
 
     @abstractmethod
     def choose(self, kernel: Kernel, X: Data, seed: int) -> FeatureMap:
-        """The features of a kernel with numbers, from those samples (prepared data)."""
+        """The features of a kernel with numbers, from the prepared samples that ``rows`` names."""
 
     @abstractmethod
     def restore(self, kernel: Kernel, state: Data, prepare: Callable[[Data], Data]) -> FeatureMap:
-        """The features that were chosen before, from their ``state`` as arrays; ``prepare`` makes tensors of data."""
+        """The features with a ``state`` of arrays that ``choose`` made before; ``prepare`` makes tensors of data."""
 
     def features(self, kernel: Kernel, X: Data, *, seed: int) -> Any:
         """The features of a kernel with numbers for all hyperparameters, from data in memory."""
@@ -224,9 +225,9 @@ class Approximation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Value, Ba
 
 
 def check_bare(approximation: object) -> None:
-    """Refuse an approximation with a kernel, which only a transformer has: a learner has its own.
+    """Refuse an approximation with a kernel of its own as an argument of a learner, which has the kernel.
 
-    A ``random_state`` is not refused, for scikit-learn's ensembles set every one that they find; the learner's counts.
+    A ``random_state`` is not refused, because scikit-learn's ensembles set it wherever it exists; the learner's counts.
     """
     if getattr(approximation, "kernel", None) is not None:
         raise ValueError(
@@ -236,14 +237,19 @@ def check_bare(approximation: object) -> None:
 
 
 def approximation_error(features: FeatureMap, X: Data) -> float:
-    """‖K − ΦΦᵀ‖/‖K‖ in the Frobenius norm, from some columns of both.
+    """The relative error ‖K − ΦΦᵀ‖/‖K‖ of features in the Frobenius norm, estimated from sampled columns.
 
     Parameters
     ----------
     features : FeatureMap
-        φ, of ``Nystroem(…).features(kernel, X, seed=…)`` or another approximation.
+        The map φ, made by ``Nystroem(…).features(kernel, X, seed=…)`` or another approximation.
     X : data
-        Of which at most 500 evenly spaced samples are looked at, and 100 of their columns.
+        Samples; at most 500 evenly spaced ones count.
+
+    Returns
+    -------
+    error : float
+        The relative error.
 
     Examples
     --------

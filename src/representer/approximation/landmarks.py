@@ -1,4 +1,4 @@
-"""Features from landmarks, few samples that span the functions: how they are chosen, and what is computed from them."""
+"""Features from landmarks, few points whose kernel functions span the space, and the choice of landmarks."""
 
 from __future__ import annotations
 
@@ -31,19 +31,22 @@ from representer.linalg import (
 from representer.samples import Data, count, same_features, sample_rows, take
 from representer.values import COUNT, Rule, Value, is_count, is_real, number
 
-# Choices that look at every sample for each landmark look at this many random ones, or at four times as many as there
-# are landmarks: beyond it their cost would be that of the fit, and they would need all data in one place.
+# A choice that visits every candidate for each landmark gets this many random candidates, or this many per landmark:
+# more would cost as much as the fit, and would need all data in one place.
 CANDIDATES, CANDIDATES_PER_LANDMARK = 20_000, 4
 LLOYD_STEPS = 10
 
 
 def candidate_rows(n: int, m: int, seed: int) -> np.ndarray:
-    """The rows among which m landmarks are chosen where a choice looks at every row for each landmark."""
+    """The rows that are candidates for m landmarks, where a choice visits every candidate for each landmark."""
     return sample_rows(n, max(CANDIDATES, CANDIDATES_PER_LANDMARK * m), seed)
 
 
 def pivots(kernel: Kernel, X: Data, m: int) -> Tensor:
-    """One by one, where the kernel is matched worst so far; fewer than m where the rank is less."""
+    """The pivots of a pivoted Cholesky factorisation: m rows, each where the kernel is approximated worst so far.
+
+    They are fewer than m if the rank of the Gram matrix is less.
+    """
 
     def column(index: int) -> Tensor:
         return kernel._gram(X, X[index : index + 1])[:, 0]
@@ -82,8 +85,8 @@ def entropy_sample(kernel: Kernel, X: Data, m: int, seed: int) -> Tensor:
 def leverage_sample(kernel: Kernel, X: Data, m: int, seed: int) -> Tensor:
     """m rows drawn by recursive ridge leverage scores (Musco & Musco, 2017), in O(n m²) and without an n × n matrix.
 
-    The scores [K(K + λI)⁻¹]_ii of the rows of a random half are estimated from rows drawn from a half of that half,
-    and so on down to m rows; λ is where m rows suffice.
+    The scores [K(K + λI)⁻¹]_ii of a random half of the rows are estimated from rows drawn from a half of that half,
+    and so on down to m rows; λ is chosen so that m rows suffice.
     """
     n = count(X)
     if m >= n:
@@ -99,9 +102,9 @@ def leverage_sample(kernel: Kernel, X: Data, m: int, seed: int) -> Tensor:
     for size in sizes[-2:0:-1]:
         scores = _leverage(kernel, X, order[:size], order[sample], weights, rank)
         probabilities = (oversampling * scores).clamp(max=1.0)
-        drawn = torch.rand(size, generator=generator, dtype=torch.float64) < probabilities
-        sample = drawn.nonzero()[:, 0]
-        if not len(sample):  # every score is rounding: the rows are all alike
+        is_drawn = torch.rand(size, generator=generator, dtype=torch.float64) < probabilities
+        sample = is_drawn.nonzero()[:, 0]
+        if not len(sample):  # all rows are equal, and their scores are rounding
             sample = torch.arange(min(m, size))
             probabilities = torch.full((size,), len(sample) / size, dtype=torch.float64)
         weights = probabilities[sample].rsqrt()
@@ -113,7 +116,7 @@ def leverage_sample(kernel: Kernel, X: Data, m: int, seed: int) -> Tensor:
 
 
 def _leverage(kernel: Kernel, X: Data, rows: Tensor, sample: Tensor, weights: Tensor, rank: int) -> Tensor:
-    """(k(x, x) − k_xᵀ(K_SS + λ D⁻²)⁻¹ k_x)/λ for the rows x, with a sample S and its weights D."""
+    """The leverage (k(x, x) − k_xᵀ(K_SS + λ D⁻²)⁻¹ k_x)/λ of the rows x, from a sample S with weights D."""
     anchors = take(X, sample)
     gram = kernel._gram(anchors, None).double().cpu()
     weighted = gram * weights[:, None] * weights
@@ -147,7 +150,7 @@ def cluster_centres(kernel: Kernel, X: Tensor, m: int, seed: int) -> Tensor:
             nearest = (points[block] @ centres.mT).sub_(half).argmax(1)
             sums.index_add_(0, nearest, points[block])
             sizes += torch.bincount(nearest, minlength=m).to(sizes)
-        # A cluster that lost all its members keeps its centre.
+        # A cluster without members keeps its centre.
         centres = torch.where(sizes[:, None] > 0, sums / sizes.clamp(min=1.0)[:, None], centres)
     return centres * units
 
@@ -158,7 +161,7 @@ DEFAULT_LANDMARKS = 1000
 
 @dataclass(frozen=True)
 class PositivePart:
-    """The factor B = U diag(√e) (m × r) of an indefinite matrix's positive part, with the solves of a Cholesky one."""
+    """The factor B = U diag(√e) (m × r) of an indefinite matrix's positive part, with the solves of ``Cholesky``."""
 
     factor: Tensor
 
@@ -171,13 +174,13 @@ class PositivePart:
         return (self.factor / (self.factor**2).sum(0)).mT @ right
 
     def half_solve_rows(self, rows: Tensor) -> Tensor:
-        """What ``half_solve`` makes of each row, as rows."""
+        """The result of ``half_solve`` for each row, as rows."""
         return rows @ (self.factor / (self.factor**2).sum(0))
 
 
 @dataclass(frozen=True)
 class LandmarkFeatures(FeatureMap):
-    """φ(x) = L⁻¹ k(Z, x) with L Lᵀ = k(Z, Z): k(x, y) ≈ φ(x)ᵀφ(y), exactly so when x or y is a landmark.
+    """The features φ(x) = L⁻¹ k(Z, x) with L Lᵀ = k(Z, Z): φ(x)ᵀφ(y) ≈ k(x, y), exactly if x or y is a landmark.
 
     Examples
     --------
@@ -204,11 +207,11 @@ class LandmarkFeatures(FeatureMap):
 
     @property
     def state(self) -> Data:
-        """The landmarks, which were chosen or given."""
+        """The landmarks."""
         return self.landmarks
 
     def __call__(self, X: Data) -> Tensor:
-        """Features (n, m), filled block by block."""
+        """The features φ(x_i) as rows (n, r), computed block by block."""
         X = self._prepared(X)
         m, r = self.factor.factor.shape
         blocks = list(row_blocks(count(X), m * self.dtype.itemsize))
@@ -233,13 +236,13 @@ class LandmarkFeatures(FeatureMap):
         return self.kernel._gram(self._prepared(X), self.landmarks)
 
     def coefficients(self, theta: Tensor) -> Tensor:
-        """The C of φ(·)ᵀΘ = Σ_j k(·, z_j) c_j: a function of the features as an expansion in the landmarks."""
+        """The coefficients C on the landmarks with φ(·)ᵀΘ = Σ_j k(·, z_j) c_j."""
         return self.factor.back_solve(theta)
 
     def lost_share(self, theta: Tensor, constant: Tensor | float = 0.0) -> float:
-        """ε Σ_j |k(x, z_j) c_j| beside the function's values: much of landmarks that nearly depend.
+        """The rounding error ε Σ_j |k(x, z_j) c_j| relative to the values of the function, which include the constant.
 
-        The values are those with the constant: much of the function may be there to be taken away by it.
+        It is large for nearly dependent landmarks, and for functions that nearly cancel the constant.
         """
         unit = power_of_two(theta.abs().amax(0))  # so that squares are in range
         theta, constant = theta / unit, constant / unit
@@ -249,20 +252,23 @@ class LandmarkFeatures(FeatureMap):
         return float(torch.where(lost == 0, 0.0, lost / values).max())
 
     def constant(self) -> tuple[Tensor, int]:
-        """The v of the least function vᵀφ that is the same at all landmarks, and where it has its largest part, 1."""
+        """The coefficients v of the least function vᵀφ that is constant on the landmarks, with the largest part 1.
+
+        The second value is the place of that part.
+        """
         ones = self.factor.factor.new_ones(len(self.factor.factor), 1)
         v = self.factor.half_solve(ones)[:, 0]
         place = int((v.abs() * self.factor.factor.square().sum(0).sqrt()).argmax())
         return v / v[place], place
 
     def transposed(self, sums: Tensor) -> Tensor:
-        """Σ_i φ(x_i) v_iᵀ from Σ_i k(Z, x_i) v_iᵀ."""
+        """The sums Σ_i φ(x_i) v_iᵀ from Σ_i k(Z, x_i) v_iᵀ."""
         return self.factor.half_solve(sums)
 
     def missed(self, X: Data, phi: Tensor) -> Tensor:
-        """What the landmarks leave of k(x, x): what explicit features ψ(x) have outside of ψ(Z).
+        """The residuals of k(x, x): where there are explicit features ψ, ‖ψ(x) − its projection on ψ(Z)‖².
 
-        k(x, x) − ‖φ(x)‖² would be the difference of two numbers that points far from zero make large.
+        That keeps the digits which k(x, x) − ‖φ(x)‖² loses for points far from zero, where both numbers are large.
         """
         explicit = self.kernel.features(X) if isinstance(X, Tensor) else None
         at_landmarks = None if explicit is None else self.kernel.features(self.landmarks)
@@ -272,20 +278,20 @@ class LandmarkFeatures(FeatureMap):
         return (explicit - (explicit @ basis) @ basis.mT).square().sum(1)
 
     def missed_rounding(self, X: Data) -> float:
-        """How much rounding may move ``missed`` at prepared inputs: of explicit features, as their squared rounding."""
+        """The rounding error of ``missed`` at prepared inputs; for explicit features it is the square of theirs."""
         rounding = super().missed_rounding(X)
         is_explicit = isinstance(X, Tensor) and self.kernel.features(X[:1]) is not None
         return torch.finfo(self.dtype).eps * rounding if is_explicit else rounding
 
 
 def landmark_features(kernel: Kernel, landmarks: Data) -> LandmarkFeatures:
-    """The features of given landmarks (prepared data); of an indefinite k(Z, Z), those of its positive part."""
+    """The features of landmarks Z (prepared data); for an indefinite k(Z, Z), those of its positive part."""
     name = "The Gram matrix of the landmarks"
 
     def gram() -> Tensor:
         matrix = kernel._gram(landmarks, None)
         if matrix.dtype == torch.float32:
-            # Entries that are rounded to eps move eigenvalues by √m·eps: L⁻¹ should not make much of smaller ones.
+            # Entries with a rounding of eps move eigenvalues by √m·eps: L⁻¹ must not magnify smaller eigenvalues.
             rounding = math.sqrt(len(matrix)) * torch.finfo(matrix.dtype).eps
             matrix.diagonal().add_(rounding * matrix.diagonal().mean())
         return matrix
@@ -295,12 +301,12 @@ def landmark_features(kernel: Kernel, landmarks: Data) -> LandmarkFeatures:
         return LandmarkFeatures(kernel, landmarks, factor)
     except NotPositiveDefiniteError:
         spectrum = eigh(repair_gram(kernel._gram(landmarks, None), name=name))
-    stays = spectrum.values > spectrum.values[-1:] * len(spectrum.values) * torch.finfo(spectrum.values.dtype).eps
-    return LandmarkFeatures(kernel, landmarks, PositivePart(spectrum.root()[:, stays]))
+    positive = spectrum.values > spectrum.values[-1:] * len(spectrum.values) * torch.finfo(spectrum.values.dtype).eps
+    return LandmarkFeatures(kernel, landmarks, PositivePart(spectrum.root()[:, positive]))
 
 
 def independent(features: FeatureMap) -> FeatureMap:
-    """The same features without landmarks that are, to rounding, combinations of the others in the RKHS."""
+    """The features without landmarks that are, up to rounding, linear combinations of the others in the RKHS."""
     if not isinstance(features, LandmarkFeatures):
         return features
     gram = features.kernel._gram(features.landmarks, None)
@@ -313,19 +319,19 @@ def independent(features: FeatureMap) -> FeatureMap:
 
 
 class Landmarks(Approximation):
-    """Replace k(x, y) by k(x, Z) k(Z, Z)⁻¹ k(Z, y) for given points Z, which need not be samples.
+    """Replace k(x, y) by k(x, Z) k(Z, Z)⁻¹ k(Z, y) for chosen points Z, which need not be samples.
 
     Parameters
     ----------
     points : data
         The landmarks, of the kind that the kernel takes.
     kernel : Kernel, str, callable or None
-        Of the transformer; None is ``"rbf"``. As a value of ``approximation=`` there is none: the learner has one.
+        The kernel of the transformer; None is ``"rbf"``. A value of ``approximation=`` uses that of the learner.
 
     Attributes
     ----------
     kernel_, approximation_error_, landmarks_, n_features_in_, feature_names_in_
-        Of the fitted transformer, as of ``Nystroem``.
+        The attributes of the fitted transformer, as in ``Nystroem``.
 
     Examples
     --------
@@ -348,24 +354,24 @@ class Landmarks(Approximation):
         self.kernel = kernel
 
     def size(self, n: int) -> int:
-        """How many landmarks were given, whatever the number of samples."""
+        """The number of points, whatever the number of samples."""
         if not hasattr(self.points, "__len__"):
             raise ValueError(f"points of Landmarks must be data, with a length; got {self.points!r}.")
         return int(self.points.shape[0]) if sparse.issparse(self.points) else len(self.points)
 
     def rows(self, n: int, seed: int) -> np.ndarray:
-        """One: for the precision of the data."""
+        """The first sample only, for the precision of the data."""
         return np.arange(1)
 
     def choose(self, kernel: Kernel, X: Data, seed: int) -> LandmarkFeatures:
-        """The features of the landmarks that were given."""
+        """The features with the points as landmarks."""
         points = kernel.prepare(self.points)
         if isinstance(points, Tensor) and isinstance(X, Tensor):
             points = same_features(points.to(X), X)[0]
         return landmark_features(kernel, points)
 
     def restore(self, kernel: Kernel, state: Data, prepare: Callable[[Data], Data]) -> LandmarkFeatures:
-        """The features of these landmarks."""
+        """The features with these landmarks."""
         return landmark_features(kernel, prepare(state))
 
 
@@ -375,22 +381,23 @@ class Nystroem(Approximation):
     Parameters
     ----------
     n_components : int, float or "auto"
-        The number of landmarks m; at n it is exact. A float is a share of the samples, at most 1.0, of which at least
-        two are taken. ``"auto"`` is 1000, or all samples if there are fewer.
+        The number of landmarks m; m = n is exact. A float is a share of the samples, at most 1.0; at least two samples
+        are taken. ``"auto"`` is 1000, or all samples if there are fewer.
     sampling : {"uniform", "leverage", "kmeans", "pivots", "entropy"}
-        Samples drawn at random; drawn by recursive ridge leverage scores (Musco & Musco, 2017), which look for what is
-        rare; the centres of clusters, which are no samples and so for vectors only; samples chosen one by one where
-        the kernel is matched worst so far (pivoted Cholesky), or where the quadratic Rényi entropy of those chosen
-        stays largest. All but the first look at a random part of large data: 20,000 samples, or four times m.
+        ``"uniform"`` draws samples at random; ``"leverage"`` draws them by recursive ridge leverage scores (Musco &
+        Musco, 2017), which favour rare samples; ``"kmeans"`` takes the centres of clusters, which exist for vectors
+        only; ``"pivots"`` chooses samples one by one where the kernel is approximated worst so far (pivoted Cholesky);
+        ``"entropy"`` chooses them so that the quadratic Rényi entropy stays largest. All but the first choose among
+        random candidates of large data: 20,000 samples, or four times m.
     kernel : Kernel, str, callable or None
-        Of the transformer; None is ``"rbf"``. As a value of ``approximation=`` there is none: the learner has one.
+        The kernel of the transformer; None is ``"rbf"``. A value of ``approximation=`` uses that of the learner.
     random_state : int, RandomState instance or None
-        Of the transformer: the seed of the landmarks. As a value, that of the learner counts.
+        The seed of the transformer's landmarks. A value of ``approximation=`` uses that of the learner.
 
     Attributes
     ----------
     kernel_ : Kernel
-        The kernel with the numbers that were used.
+        The kernel with numbers for all hyperparameters.
     approximation_error_ : float
         ‖K − ΦΦᵀ‖/‖K‖ in the Frobenius norm, from sampled columns of the training samples' Gram matrix.
     landmarks_ : ndarray or list
@@ -449,7 +456,7 @@ class Nystroem(Approximation):
         return is_real(m) and not isinstance(m, int | np.integer | str) and 0.0 < m <= 1.0
 
     def at_most(self, n: int) -> int:
-        """The number of landmarks among n samples, which is n where more were asked for."""
+        """The number of landmarks among n samples, at most n."""
         if self._is_share:
             return min(n, max(2, round(float(self.n_components) * n)))
         return min(n, DEFAULT_LANDMARKS if self.n_components == "auto" else int(self.n_components))
@@ -470,11 +477,11 @@ class Nystroem(Approximation):
         return Nystroem(self.size(n), self.sampling) if self._is_share else self
 
     def capped(self, n: int) -> Nystroem:
-        """The approximation with n landmarks where more were asked for."""
+        """The approximation with at most n landmarks."""
         return Nystroem(self.at_most(n), self.sampling)
 
     def check(self, kernel: Kernel, n: int) -> None:
-        """Refuse a kernel that cannot have landmarks, and what is no number of them among n samples."""
+        """Refuse a precomputed kernel, which has no landmarks, and a number of landmarks that n samples cannot have."""
         if kernel.domain == "gram":
             raise ValueError(
                 "Nystroem needs a kernel that can be evaluated; a precomputed Gram matrix is already n × n."
@@ -482,7 +489,7 @@ class Nystroem(Approximation):
         self.size(n)
 
     def rows(self, n: int, seed: int) -> np.ndarray:
-        """The landmarks themselves, or those among which they are chosen."""
+        """The numbers of the samples that are candidates; uniform landmarks are all of them."""
         m = self.size(n)
         if self.sampling not in get_args(Sampling):
             words = ", ".join(map(repr, get_args(Sampling)))
@@ -490,7 +497,7 @@ class Nystroem(Approximation):
         return sample_rows(n, m, seed) if self.sampling == "uniform" else candidate_rows(n, m, seed)
 
     def choose(self, kernel: Kernel, X: Data, seed: int) -> LandmarkFeatures:
-        """Choose landmarks among the rows and factor their Gram matrix."""
+        """Choose landmarks among the candidates X and factor their Gram matrix."""
         self.check(kernel, count(X))
         m = self.at_most(count(X))
         if self.sampling == "kmeans":
@@ -524,7 +531,7 @@ class Nystroem(Approximation):
         return rows[self.chosen(kernel, take(X, rows), seed)]
 
     def restore(self, kernel: Kernel, state: Data, prepare: Callable[[Data], Data]) -> LandmarkFeatures:
-        """The features of these landmarks."""
+        """The features with these landmarks."""
         return landmark_features(kernel, prepare(state))
 
 
@@ -533,10 +540,10 @@ def input_output_pair(
 ) -> tuple[Approximation, Nystroem | Landmarks] | None:
     """The approximations of inputs and outputs that a learner's argument ``approximation`` means; None is exact.
 
-    One ``Nystroem`` is meant for both sides. With another approximation of the inputs, and where clusters of outputs
-    would have no means, the outputs have as many uniform random landmarks as the inputs have features, but no more
-    than there are samples. None for the inputs of a pair is exact: all samples are landmarks. ``vectors`` says whether
-    the outputs are vectors; without a number n of samples, the argument is only checked.
+    A single ``Nystroem`` serves both sides. Beside another approximation of the inputs, or beside ``"kmeans"`` for
+    outputs that are no vectors, the outputs have as many uniform random landmarks as the inputs have features, at most
+    all samples. None for the inputs of a pair is exact: all samples are landmarks. ``vectors`` says whether the outputs
+    are vectors; without a number n of samples, the argument is only checked.
 
     Examples
     --------
@@ -573,17 +580,17 @@ def input_output_pair(
 class Falkon(Value):
     """Conjugate gradients for the normal equations of many landmarks (Rudi, Carratino & Rosasco, 2017).
 
-    (a_j S + alpha Σ w) u_j = B_j is solved without the m × m matrix S = Σ w φφᵀ: each iteration passes over the
-    samples once, for all outputs, in O(n m). In the place of S stands, in the preconditioner, what the landmarks say of
-    it: LᵀL·n/m, with L the Cholesky factor of their Gram matrix.
+    They solve (a_j S + alpha Σ w) u_j = B_j without the m × m matrix S = Σ w φφᵀ: each iteration passes over the
+    samples once, for all outputs, in O(n m). The preconditioner replaces S by its estimate LᵀL·n/m from the landmarks,
+    where L is the Cholesky factor of their Gram matrix.
 
     Parameters
     ----------
     tol : float
-        Iterations end when the residual of every output is smaller than that of 0 by this factor. A larger value stops
-        early, which regularises.
+        Iterations end when the residual of every output, relative to the right-hand side, is below this. A larger value
+        stops early, which regularises.
     max_iter : int
-        Their largest number; if it is reached, a warning says so.
+        The largest number of iterations; if it is reached, a warning says so.
 
     Examples
     --------

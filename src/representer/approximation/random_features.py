@@ -32,10 +32,10 @@ from representer.values import Value, is_count, number
 
 @dataclass(frozen=True)
 class Term:
-    """One product of stationary kernels, times numbers: a summand of the kernel written out."""
+    """One summand of a kernel that is expanded into a sum: a product of stationary kernels and numbers."""
 
     factors: tuple[Stationary, ...] = ()
-    scales: tuple[tuple[Value, str], ...] = ()  # of values and the names of their hyperparameters
+    scales: tuple[tuple[Value, str], ...] = ()  # the numbers, as kernels and the names of their hyperparameters
 
     def __mul__(self, other: Term) -> Term:
         return Term(self.factors + other.factors, self.scales + other.scales)
@@ -49,7 +49,7 @@ class Term:
 
 
 def _terms(kernel: Kernel, whole: Kernel) -> list[Term]:
-    """The kernel as a sum of products."""
+    """The kernel expanded into a sum of products; an error names the whole kernel."""
     if isinstance(kernel, Gaussian | Laplacian | Matern | RationalQuadratic):
         return [Term((kernel,))]
     if isinstance(kernel, Constant):
@@ -68,19 +68,19 @@ def _terms(kernel: Kernel, whole: Kernel) -> list[Term]:
 
 @dataclass(frozen=True)
 class FourierFeatures(FeatureMap):
-    """φ(x) = √(2/m) [cos(Ω x/ℓ), sin(Ω x/ℓ)]: k(x, y) ≈ φ(x)ᵀφ(y), and ‖φ(x)‖² = k(x, x).
+    """The features φ(x) = √(2/m) [cos(Ω x/ℓ), sin(Ω x/ℓ)] with k(x, y) ≈ φ(x)ᵀφ(y) and ‖φ(x)‖² = k(x, x).
 
-    The frequencies of a product are the sums of those of its factors (the spectral density of a product is a
-    convolution); the features of a sum stand side by side. Differentiable in the lengthscales of the kernel (and its
-    scales), with the same Ω.
+    The frequencies of a product are the sums of its factors' frequencies, because its spectral density is a
+    convolution; the features of a sum stand side by side. For fixed Ω they are differentiable in the lengthscales and
+    scales of the kernel.
     """
 
     kernel: Kernel
-    frequencies: Tensor  # (d, ·), for lengthscales of 1: equally many for each factor of each term, one after the other
+    frequencies: Tensor  # (d, ·) for lengthscales of 1: equally many for each factor of each term, in their order
 
     @property
     def n_features(self) -> int:
-        """A cosine and a sine for each frequency, and one feature for each constant."""
+        """The number of features: a cosine and a sine for each frequency, and one feature for each constant."""
         terms = _terms(seen_inside(self.kernel)[0], self.kernel)
         waves = [term for term in terms if term.factors]
         return 2 * self._width(waves) * len(waves) + len(terms) - len(waves)
@@ -92,7 +92,7 @@ class FourierFeatures(FeatureMap):
 
     @property
     def state(self) -> Tensor:
-        """The frequencies, which were drawn."""
+        """The drawn frequencies."""
         return self.frequencies
 
     def _width(self, waves: list[Term]) -> int:
@@ -112,8 +112,8 @@ class FourierFeatures(FeatureMap):
                 continue
             phases = torch.zeros((), dtype=X.dtype, device=X.device)
             for factor in term.factors:
-                drawn = self.frequencies[:, start : start + width].to(X)
-                phases = phases + (X / factor._lengths(X)) @ drawn
+                frequencies = self.frequencies[:, start : start + width].to(X)
+                phases = phases + (X / factor._lengths(X)) @ frequencies
                 start += width
             scale = term.root(X) / math.sqrt(width)
             features += [phases.cos() * scale, phases.sin() * scale]
@@ -121,7 +121,7 @@ class FourierFeatures(FeatureMap):
 
 
 class DrawnFeatures(Approximation):
-    """An approximation by as many features as are asked for, drawn without a look at the samples."""
+    """An approximation by any number of features, which are drawn without a look at the samples."""
 
     n_components: int
 
@@ -134,33 +134,33 @@ class DrawnFeatures(Approximation):
         return int(self.n_components)
 
     def rows(self, n: int, seed: int) -> np.ndarray:
-        """One: only the number of features counts."""
+        """The first sample only, for the number of its coordinates."""
         return np.arange(1)
 
 
 class RandomFeatures(DrawnFeatures):
     """Replace a stationary kernel by random Fourier features (Rahimi & Recht, 2008): memory n·m instead of n².
 
-    For the Gaussian, Laplacian, Matérn and rational quadratic kernels with one lengthscale or one a feature, and for
+    It is for Gaussian, Laplacian, Matérn and rational quadratic kernels with one lengthscale or one a feature, and for
     sums, products and multiples of them, also of transformed vectors (``Standardized``, ``Neural``).
 
     Parameters
     ----------
     n_components : int
-        The number of features m: a cosine and a sine for each of m/2 frequencies. The summands of a kernel share them;
-        a number that does not come out even is rounded up.
+        The number of features m: a cosine and a sine for each of m/2 frequencies. The summands of a kernel share them
+        evenly, rounded up.
     orthogonal : bool
-        Frequencies in orthogonal blocks, which have less variance (Yu et al., 2016); those of the Laplacian kernel have
-        no directions of their own and are drawn independently.
+        Are frequencies drawn in orthogonal blocks, which have less variance (Yu et al., 2016)? Those of the Laplacian
+        kernel are drawn independently in any case.
     kernel : Kernel, str, callable or None
-        Of the transformer; None is ``"rbf"``. As a value of ``approximation=`` there is none: the learner has one.
+        The kernel of the transformer; None is ``"rbf"``. A value of ``approximation=`` uses that of the learner.
     random_state : int, RandomState instance or None
-        Of the transformer: the seed of the frequencies. As a value, that of the learner counts.
+        The seed of the transformer's frequencies. A value of ``approximation=`` uses that of the learner.
 
     Attributes
     ----------
     kernel_ : Kernel
-        The kernel with the numbers that were used.
+        The kernel with numbers for all hyperparameters.
     approximation_error_ : float
         ‖K − ΦΦᵀ‖/‖K‖ in the Frobenius norm, from sampled columns of the training samples' Gram matrix.
     n_features_in_ : int
@@ -179,7 +179,7 @@ class RandomFeatures(DrawnFeatures):
     >>> bool((B @ B.T - kernel(X)).abs().max() < 0.1)
     True
     >>> transformer = RandomFeatures(4000, kernel=kernel, random_state=0).fit(X)
-    >>> transformer.transform(X).shape, transformer.approximation_error_ < 0.1  # a constant is one feature more
+    >>> transformer.transform(X).shape, transformer.approximation_error_ < 0.1  # the constant adds a feature
     ((50, 4001), True)
     """
 
@@ -208,12 +208,12 @@ class RandomFeatures(DrawnFeatures):
         generator = torch.Generator().manual_seed(seed)
         shape = X.shape[-1], -(-m // (2 * max(1, len(waves))))
         factors = [factor for term in waves for factor in term.factors]
-        drawn = [_frequencies(factor, shape, generator, self.orthogonal) for factor in factors]
-        frequencies = torch.cat(drawn, 1) if drawn else torch.empty(X.shape[-1], 0, dtype=torch.float64)
+        blocks = [_frequencies(factor, shape, generator, self.orthogonal) for factor in factors]
+        frequencies = torch.cat(blocks, 1) if blocks else torch.empty(X.shape[-1], 0, dtype=torch.float64)
         return FourierFeatures(kernel, frequencies.to(X))
 
     def moved(self, kernel: Kernel, X: Data, seed: int) -> Callable[[Kernel, Data], Tensor]:
-        """The features of any kernel of the same form, with the frequencies that were drawn for this one."""
+        """The features of any kernel of the same form, with the frequencies drawn for this one."""
         frequencies = self.features(kernel, X, seed=seed).frequencies
         return lambda moved, data: FourierFeatures(moved, frequencies)(data)
 
@@ -223,7 +223,7 @@ class RandomFeatures(DrawnFeatures):
 
 
 def _frequencies(kernel: Stationary, shape: tuple[int, int], generator: torch.Generator, orthogonal: bool) -> Tensor:
-    """Samples of the spectral density for a lengthscale of 1."""
+    """Frequencies (d, m), samples of the spectral density of a kernel with lengthscale 1."""
     d, m = shape
     if isinstance(kernel, Laplacian):  # Cauchy in each coordinate
         normal = torch.randn(2, d, m, generator=generator, dtype=torch.float64)
@@ -240,27 +240,28 @@ def _frequencies(kernel: Stationary, shape: tuple[int, int], generator: torch.Ge
 
 
 def _orthogonal(d: int, m: int, generator: torch.Generator) -> Tensor:
-    """Columns that are normal, and orthogonal to each other within blocks of d."""
+    """Normal columns (d, m) that are orthogonal to each other within blocks of d."""
     blocks = []
     for _ in range(-(-m // d)):
         Q, R = torch.linalg.qr(torch.randn(d, d, generator=generator, dtype=torch.float64))
-        rotation = Q * R.diagonal().sign()  # without it, all of Q's first entries have the same sign
+        rotation = Q * R.diagonal().sign()  # the sign makes Q uniform: LAPACK fixes signs in Q
         lengths = torch.randn(d, d, generator=generator, dtype=torch.float64).norm(dim=0)
         blocks.append(rotation * lengths)
     return torch.cat(blocks, 1)[:, :m]
 
 
 def _chi_squared(freedom: float, m: int, generator: torch.Generator) -> Tensor:
+    """m samples of the χ² distribution with these degrees of freedom."""
     shape = torch.full((m,), 0.5 * freedom, dtype=torch.float64)
     return 2.0 * torch._standard_gamma(shape, generator=generator)
 
 
 @dataclass(frozen=True)
 class SketchFeatures(FeatureMap):
-    """The convolution of ``degree`` count sketches of (√gamma·x, √coef0), by the fast Fourier transform."""
+    """The features of a tensor sketch: the convolution of ``degree`` count sketches of (√gamma·x, √coef0), by FFT."""
 
     kernel: Kernel
-    table: Tensor  # (2, degree, d + 1) integers, in the data's precision: where each coordinate goes, and its sign
+    table: Tensor  # (2, degree, d + 1): the place and the sign of each coordinate, integers in the data's precision
     n_components: int
 
     @property
@@ -305,14 +306,14 @@ class TensorSketch(DrawnFeatures):
     n_components : int
         The number of features m; the error falls with 1/√m.
     kernel : Kernel, str, callable or None
-        Of the transformer; None is ``"poly"``. As a value of ``approximation=`` there is none: the learner has one.
+        The kernel of the transformer; None is ``"poly"``. A value of ``approximation=`` uses that of the learner.
     random_state : int, RandomState instance or None
-        Of the transformer: the seed of the hash functions. As a value, that of the learner counts.
+        The seed of the transformer's hash functions. A value of ``approximation=`` uses that of the learner.
 
     Attributes
     ----------
     kernel_ : Kernel
-        The kernel with the numbers that were used.
+        The kernel with numbers for all hyperparameters.
     approximation_error_ : float
         ‖K − ΦΦᵀ‖/‖K‖ in the Frobenius norm, from sampled columns of the training samples' Gram matrix.
     n_features_in_ : int
@@ -342,7 +343,7 @@ class TensorSketch(DrawnFeatures):
         self.random_state = random_state
 
     def choose(self, kernel: Kernel, X: Tensor, seed: int) -> SketchFeatures:
-        """Draw the hash functions; the data say how many features they serve."""
+        """Draw the hash functions for the number of coordinates of the data."""
         polynomial, _ = _polynomial(kernel)
         _, X = seen_inside(kernel, X)
         generator = torch.Generator().manual_seed(seed)
@@ -357,6 +358,7 @@ class TensorSketch(DrawnFeatures):
 
 
 def _polynomial(kernel: Kernel) -> tuple[Polynomial, Scaled | None]:
+    """The polynomial kernel inside, and the multiple of it where there is one."""
     inner, _ = seen_inside(kernel)
     base = inner.kernel if isinstance(inner, Scaled) else inner
     if not isinstance(base, Polynomial):

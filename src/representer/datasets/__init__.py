@@ -1,7 +1,7 @@
-"""Data: functions to sample from, strings, curves, points and pictures that are made, and loaders for public sets.
+"""Data: generated functions, points, strings, curves and pictures, and loaders for public sets.
 
-Nothing is downloaded unless ``fetch`` is called. A loader reads from the ``folder`` it is given, from the one that the
-environment variable ``REPRESENTER_DATA`` names, or else from the user's cache, where ``fetch`` stores what it gets.
+Nothing is downloaded unless ``fetch`` is called. A loader reads from its argument ``folder``, from the folder that the
+environment variable ``REPRESENTER_DATA`` names, or else from the user's cache, where ``fetch`` stores its files.
 """
 
 from representer.datasets.downloads import DOWNLOADS, DownloadError, fetch, fetch_all
@@ -161,5 +161,12 @@ __all__ = [
 
 
 def sources() -> list[Source]:
-    """The files of all public sets that loaders read."""
+    """The files of all public sets that loaders read.
+
+    Examples
+    --------
+    >>> from representer.datasets import sources
+    >>> "esol.csv" in [source.file for source in sources()]
+    True
+    """
     return sorted((value for value in globals().values() if isinstance(value, Source)), key=lambda s: s.file)

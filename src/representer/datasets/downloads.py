@@ -1,8 +1,8 @@
-"""Public sets from where they are published, turned into the files that loaders read, and checked.
+"""Downloads of public sets from their publishers, converted into the files that loaders read, and checked.
 
-Every address has a SHA-256 sum: one that is known, or the one that the first download recorded in the registry beside
-the data. What is downloaded is also checked by its contents: a signature that does not depend on the order of rows, nor
-on the last digits that were printed.
+Every address has a SHA-256 sum: a published one, or the one that the first download recorded in the registry beside the
+data. The contents are checked, too, by a signature that depends neither on the order of rows nor on the last printed
+digits.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ MOLECULENET = "https://deepchemdata.s3-us-west-1.amazonaws.com/datasets/"
 ZIP_CODE = "https://hastie.su.domains/ElemStatLearn/datasets/"
 MULAN = "https://raw.githubusercontent.com/tsoumakas/mulan/master/data/multi-label/"
 MNIST_FILES = "https://ossci-datasets.s3.amazonaws.com/mnist/"
-MAX_SECONDS = 600.0  # for what one address sends
-MAX_BYTES = 100_000_000  # of what one address sends; the largest published file has a tenth of it
-MAX_UNPACKED = 1_000_000_000  # bytes of an archive
-SILENCE = 30.0  # seconds that a server may send nothing
+MAX_SECONDS = 600.0  # seconds that one address may take
+MAX_BYTES = 100_000_000  # bytes that one address may send; the largest published file has a tenth of them
+MAX_UNPACKED = 1_000_000_000  # bytes of an unpacked archive
+SILENCE = 30.0  # seconds for which a server may send nothing
 LINES = 10.0  # seconds between lines of progress where there is no terminal
-SAME = 1e-3  # copies of a set differ in the last digits they print
+SAME = 1e-3  # relative tolerance of signatures, because copies of a set differ in their last printed digits
 PORTAL = (b"<!doctype html", b"<html", b"<head", b"<script")
 
 
@@ -65,11 +65,11 @@ class DownloadError(OSError, ValueError):
     Parameters
     ----------
     message : str
-        What happened.
+        The reason and advice.
     paths : mapping of str to Path, default={}
-        Where several sets were asked for, the files of those that are there.
+        The files of the sets that could be fetched, where several were asked for.
     failures : mapping of str to str, default={}
-        Where several sets were asked for, what happened to the others.
+        The messages of the sets that could not be fetched, where several were asked for.
     """
 
     def __init__(
@@ -82,23 +82,23 @@ class DownloadError(OSError, ValueError):
 
 @dataclass(frozen=True)
 class Download:
-    """How a set is got: its addresses, how their contents become the file, its loader, and what must be in it."""
+    """The download of a set: its addresses, the converter of their contents into a file, its loader and signature."""
 
     source: Source
     addresses: tuple[str, ...]
     convert: Converter
     load: Loader
     signature: tuple[float, ...]
-    checksums: tuple[str, ...] = ()  # SHA-256 of what the addresses send, where they are known
+    checksums: tuple[str, ...] = ()  # published SHA-256 sums of the addresses' contents
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the set may be called: its file with or without the extension, or what its loader calls it."""
+        """The names by which a set may be fetched: its file, with and without extension, and that of its loader."""
         file = self.source.file
         return file, file.partition(".")[0], self.load.__name__.removeprefix("load_")
 
     def failure(self, path: Path, address: str, reason: str, advice: str = "Try again") -> DownloadError:
-        """The error that says what happened at an address, and how to get the file otherwise."""
+        """The error about a failure at an address, with advice on getting the file in another way."""
         return DownloadError(
             f"{path.name} could not be fetched from {address}: {reason}. {advice}, or get the set from its source "
             f"({self.source.origin}) and store it as {path}."
@@ -119,30 +119,30 @@ def fetch(
     Parameters
     ----------
     source : Source or str
-        The set, its name or the name of its file: ``"esol"`` and ``"esol.csv"`` are the same. ``DOWNLOADS`` has those
-        that can be fetched.
+        The set, its name or the name of its file: ``"esol"`` and ``"esol.csv"`` are the same. ``DOWNLOADS`` lists the
+        sets that can be fetched.
     folder : path or None, default=None
-        Where to; made if it is not there. None is the folder that the environment variable REPRESENTER_DATA names, or
-        the user's cache if it names none: loaders look there, too.
+        The folder of the file, made if it is not there. None is the folder that the environment variable
+        REPRESENTER_DATA names, or else the user's cache: loaders look there, too.
     again : bool, default=False
-        Download a file that is there already. One that is not what was downloaded is always downloaded again.
+        Is a file downloaded again that is there already? One that has changed since its download always is.
     max_seconds : float, default=600
-        How long an address may take to send its file.
+        The time that an address may take to send its file.
     max_bytes : int, default=100_000_000
-        How much an address may send.
+        The number of bytes that an address may send.
     console : rich.console.Console or None, default=None
-        Where progress is shown: as a bar, or line by line if it is no terminal. None is the standard error.
+        The console that shows progress, as a bar, or line by line if it is no terminal. None is the standard error.
 
     Returns
     -------
     path : Path
-        The file. It appears only when its contents are those that were published; its SHA-256, and those of what was
-        downloaded, are recorded in ``registry.json`` beside it and checked from then on.
+        The file. It appears only if its contents are the published ones. The SHA-256 sums of the file and of the
+        downloaded contents are recorded in ``registry.json`` beside it and checked from then on.
 
     Raises
     ------
     DownloadError
-        The set could not be fetched; what was in the folder is as it was.
+        The set could not be fetched; the folder is as it was.
     """
     download = _find_download(source)
     path = data_folder(folder) / download.source.file
@@ -175,12 +175,12 @@ def fetch_all(
     max_bytes: int = MAX_BYTES,
     console: Console | None = None,
 ) -> dict[str, Path]:
-    """Download several sets; one that fails does not keep the next from being fetched.
+    """Download several sets; the failure of one does not stop the others.
 
     Parameters
     ----------
     sources : iterable of Source or str, or None, default=None
-        The sets; None is all that can be fetched.
+        The sets; None: all that can be fetched.
     folder, again, max_seconds, max_bytes, console
         See ``fetch``.
 
@@ -192,8 +192,8 @@ def fetch_all(
     Raises
     ------
     DownloadError
-        At the end, if sets could not be fetched. The message lists them all; its ``paths`` and ``failures`` say what
-        is there and what is not.
+        After all downloads, if some failed. The message lists them; ``paths`` and ``failures`` of the error hold the
+        fetched sets and the others.
     """
     paths: dict[str, Path] = {}
     failures: dict[str, str] = {}
@@ -203,7 +203,7 @@ def fetch_all(
             paths[name] = fetch(
                 source, folder, again=again, max_seconds=max_seconds, max_bytes=max_bytes, console=console
             )
-        except ValueError as error:  # a DownloadError, or a name that nothing has
+        except ValueError as error:  # a DownloadError, or an unknown name
             failures[name] = str(error)
     if failures:
         reasons = "\n".join(failures.values())
@@ -213,7 +213,7 @@ def fetch_all(
 
 
 def _find_download(source: Source | str) -> Download:
-    """The download of a set, or of what it is called."""
+    """The download of a set, which may be given by a name."""
     name = source if isinstance(source, str) else source.file
     for download in DOWNLOADS.values():
         if name.lower() in download.names:
@@ -222,7 +222,7 @@ def _find_download(source: Source | str) -> Download:
 
 
 class _Body:
-    """The body of an answer as it arrives: pooch writes to it, and moves it as a progress bar that knows the total."""
+    """The body of an answer as it arrives; to pooch it is both the file to write and the progress bar."""
 
     def __init__(self, max_bytes: int, show: Callable[[int, int], None]):
         self.content = bytearray()
@@ -232,23 +232,23 @@ class _Body:
         self._show = show
 
     def write(self, chunk: bytes) -> None:
-        """Take the next bytes, unless there are too many or nobody waits for them any more."""
+        """Append the next bytes, unless there are too many or the download was stopped."""
         self.content += chunk
         if self.stopped or self.is_too_large:
             raise EOFError
         self._show(len(self.content), self.total)
 
     def stop(self) -> None:
-        """Nobody waits for it any more."""
+        """Refuse all further bytes."""
         self.stopped = True
 
     @property
     def is_too_large(self) -> bool:
-        """Whether there is, or will be, more than may be sent."""
+        """Are there, or will there be, more bytes than allowed?"""
         return max(self.total, len(self.content)) > self._max_bytes
 
     def flush(self, *_: int) -> None:
-        """Do nothing: bytes are in memory, and are shown when they arrive."""
+        """Do nothing: bytes are in memory, and progress is shown as they arrive."""
 
     update = reset = close = flush
 
@@ -256,12 +256,12 @@ class _Body:
 def _receive(
     download: Download, path: Path, address: str, max_seconds: float, max_bytes: int, console: Console
 ) -> bytes:
-    """The file behind an address, as it is stored there; a failure says what happened, and what to do."""
+    """The bytes behind an address as they are stored there, or an error with the reason and advice."""
     with _progress(path.name, console) as show:
         body = _Body(max_bytes, show)
         error = _await(address, body, max_seconds)
     size = len(body.content)
-    answer = getattr(error, "response", None)  # what a server refuses with
+    answer = getattr(error, "response", None)  # the refusal of a server
     head = body.content[:1000].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     advice = "Try again"
     if isinstance(error, TimeoutError):
@@ -285,9 +285,9 @@ def _receive(
 
 
 def _await(address: str, body: _Body, max_seconds: float) -> Exception | None:
-    """Let pooch write what an address sends, and return what went wrong: a TimeoutError where it takes too long.
+    """Let pooch write the bytes of an address into the body; return the error, a TimeoutError if it takes too long.
 
-    A thread waits for the server, so that one who sends a byte now and then cannot hold up the caller.
+    A thread waits for the server, so that one that sends a byte now and then cannot hold up the caller.
     """
     import pooch
 
@@ -295,7 +295,7 @@ def _await(address: str, body: _Body, max_seconds: float) -> Exception | None:
     errors: list[Exception] = []
 
     def keep_packed(answer: Any, **_: Any) -> None:
-        # Servers may declare that the packing of a .gz file is one of the transport; the file is wanted as it is.
+        # Servers may declare the packing of a .gz file to be one of the transport; the packed file is wanted.
         answer.raw.headers.pop("content-encoding", None)
         answers.append(answer)
 
@@ -321,7 +321,7 @@ def _await(address: str, body: _Body, max_seconds: float) -> Exception | None:
 
 
 def _innermost(error: BaseException) -> str:
-    """The error behind all others, which says it shortly: no such name, connection refused, timed out."""
+    """The message of the first cause of an error, which is the shortest: connection refused, timed out."""
     while cause := error.__cause__ or error.__context__:
         error = cause
     return str(error) or type(error).__name__
@@ -329,7 +329,7 @@ def _innermost(error: BaseException) -> str:
 
 @contextmanager
 def _progress(file: str, console: Console) -> Iterator[Callable[[int, int], None]]:
-    """A function that shows how many bytes of how many have arrived (0: nobody knows)."""
+    """A context with a function that shows how many bytes have arrived, and of how many (0: unknown)."""
     if console.is_terminal or console.is_jupyter:
         columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
         with Progress(*columns, console=console, transient=True) as bar:
@@ -352,7 +352,7 @@ def _progress(file: str, console: Console) -> Iterator[Callable[[int, int], None
 def _compare(
     download: Download, path: Path, address: str, received: str, published: str | None, recorded: str | None
 ) -> None:
-    """Refuse what has another SHA-256 sum than the published file, or than the first that was downloaded."""
+    """Refuse contents with another SHA-256 sum than the published ones, or than those of the first download."""
     expected, origin = (published, "published") if published else (recorded, "recorded at the first download")
     if expected and received != expected:
         reason = f"its SHA-256 is {received}, and {expected} was {origin}"
@@ -365,7 +365,7 @@ def _compare(
 
 
 def _store(download: Download, path: Path, contents: list[bytes], digests: Mapping[str, str]) -> None:
-    """Write the file that loaders read, once it has been found to hold the published set."""
+    """Convert the contents, check that they are the published set, and write the file that loaders read."""
     with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
         unchecked = Path(folder) / path.name
         try:
@@ -373,7 +373,7 @@ def _store(download: Download, path: Path, contents: list[bytes], digests: Mappi
             received = signature(download.load(folder=folder))
         except OSError as error:
             raise unwritable(path, error) from error
-        except Exception as error:  # whatever a reader of other people's files may raise
+        except Exception as error:  # readers of other people's files may raise anything
             reason = str(error) if isinstance(error, ValueError) else repr(error)
             reason = reason.replace(str(unchecked), path.name).rstrip(".")
             raise download.failure(
@@ -387,12 +387,12 @@ def _store(download: Download, path: Path, contents: list[bytes], digests: Mappi
 
 
 def signature(bunch: Bunch) -> tuple[float, float, float]:
-    """Three numbers that any order of the rows leaves as they are, and any change in the contents changes.
+    """Three numbers that do not depend on the order of the rows, but change with the contents.
 
-    Every column (targets last) has a mean in units of its standard deviation and a skewness; they are summed with
-    weights cos(1), cos(2), …. The third number is the entropy of the target's values. Of graphs, the columns are the
-    numbers of edges and of nodes with each label, the most frequent label first; of strings, which copies of a set
-    write differently, there are only the targets.
+    The first two sum the means of all columns (targets last) in units of their standard deviations, and their
+    skewnesses, with weights cos(1), cos(2), …. The third is the entropy of the target's values. The columns of graphs
+    are the numbers of edges and of nodes with each label, the most frequent label first. Strings have no columns but
+    the targets, because copies of a set write them differently.
     """
     values, codes = np.unique(np.asarray(bunch.target), return_inverse=True)
     target = (codes if values.dtype.kind in "US" else np.asarray(bunch.target)).reshape(len(bunch.target), -1)
@@ -410,7 +410,7 @@ def signature(bunch: Bunch) -> tuple[float, float, float]:
 
 
 def _numbers(data: np.ndarray | list[Graph]) -> np.ndarray:
-    """What a signature sees of the data, a row for each sample."""
+    """The columns of the data that enter a signature, with a row for each sample."""
     if isinstance(data[0], Graph):
         labels, counts = np.unique([label for graph in data for label in graph.node_labels], return_counts=True)
         frequent = labels[np.argsort(-counts, kind="stable")]
@@ -425,7 +425,7 @@ def _numbers(data: np.ndarray | list[Graph]) -> np.ndarray:
 
 # -- converters: each takes the published contents and the path of the file to write -----------------------------------
 def table(header: str, *, delimiter: str | None = ",", names: Mapping[str, str] | None = None) -> Converter:
-    """A converter of lines of values without a header; ``names`` replaces the values of the last column."""
+    """A converter of lines of values without a header; ``names`` maps the values of the last column to others."""
 
     def convert(contents: list[bytes], path: Path) -> None:
         lines = contents[0].decode("latin-1").splitlines()
@@ -460,7 +460,7 @@ def mnist(contents: list[bytes], path: Path) -> None:
 
 
 def zip_code(contents: list[bytes], path: Path) -> None:
-    """Write the digits of USPS from lines of a digit and 256 grey values in [-1, 1], for training and for testing."""
+    """Write the digits of USPS from two files, whose lines hold a digit and 256 grey values in [-1, 1]."""
     arrays: dict[str, np.ndarray] = {}
     for name, content in zip(("train", "test"), contents, strict=True):
         values = np.array([line.split() for line in _gunzip(content).splitlines()], dtype=float)
@@ -470,7 +470,7 @@ def zip_code(contents: list[bytes], path: Path) -> None:
 
 
 def olivetti(contents: list[bytes], path: Path) -> None:
-    """Write the faces of forty people, ten of each, from a MATLAB matrix whose columns hold them from top to bottom."""
+    """Write the faces of forty people, ten of each, from a MATLAB matrix whose columns are pictures read downwards."""
     faces = loadmat(io.BytesIO(contents[0]))["faces"].T.reshape(-1, 64, 64).transpose(0, 2, 1)
     _save(path, {"images": faces.astype(np.uint8), "target": np.arange(len(faces), dtype=np.uint8) // 10})
 
@@ -497,7 +497,7 @@ def ocr(contents: list[bytes], path: Path) -> None:
 
 
 def multilabel(n_labels: int) -> Converter:
-    """A converter of two ARFF files of numbers, for training and for testing, whose last columns are the labels."""
+    """A converter of two ARFF files of numbers, for training and testing, whose last columns are the labels."""
 
     def convert(contents: list[bytes], path: Path) -> None:
         (names, training), (_, testing) = map(_arff, contents)
@@ -539,7 +539,7 @@ def graphs(contents: list[bytes], path: Path) -> None:
 
 
 def renamed(names: Mapping[str, str]) -> Converter:
-    """A converter of a CSV file whose header has other names."""
+    """A converter of a CSV file that renames its columns."""
 
     def convert(contents: list[bytes], path: Path) -> None:
         header, *rows = csv.reader(io.StringIO(contents[0].decode("utf-8-sig")))
@@ -549,7 +549,7 @@ def renamed(names: Mapping[str, str]) -> Converter:
 
 
 def arff_table(header: str, names: Mapping[str, str]) -> Converter:
-    """A converter of an ARFF file; ``names`` replaces the values of the last column."""
+    """A converter of an ARFF file; ``names`` maps the values of the last column to others."""
 
     def convert(contents: list[bytes], path: Path) -> None:
         _, rows = _arff(contents[0])
@@ -570,7 +570,7 @@ def _arff(content: bytes) -> tuple[list[str], list[list[str]]]:
 
 
 def _gunzip(content: bytes) -> bytes:
-    """What a gzip file holds."""
+    """The unpacked content of a gzip file."""
     try:
         unpacked = gzip.GzipFile(fileobj=io.BytesIO(content)).read(MAX_UNPACKED + 1)
     except (OSError, EOFError, zlib.error) as error:

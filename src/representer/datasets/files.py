@@ -1,4 +1,4 @@
-"""Files of public sets in a local folder: where they are looked for, and what must be in them."""
+"""Files of public sets in a local folder: finding, reading and checking them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REGISTRY = "registry.json"
 
 @dataclass(frozen=True)
 class Source:
-    """A file of a public set: its name, what is in it and where it came from."""
+    """A file of a public set: its name, a description of its contents, and its origin."""
 
     file: str
     description: str
@@ -36,19 +36,19 @@ class Source:
 
 
 class MissingDataError(FileNotFoundError):
-    """A data file is not where it was looked for; the message says how to get it."""
+    """A data file is not in its folder; the message says how to get it."""
 
 
 def data_folder(folder: str | Path | None = None) -> Path:
-    """The folder, or the one that the environment variable names, or the user's cache of this library."""
-    import pooch  # only where data are asked for: `import representer` does without it
+    """The data folder: the argument, else the one that the environment variable names, else the user's cache."""
+    import pooch  # imported late, so that `import representer` does without it
 
     place = folder or os.environ.get(VARIABLE) or pooch.os_cache("representer")
     return Path(place).expanduser()
 
 
 def find_file(source: Source, folder: str | Path | None) -> Path:
-    """The file in its folder, unless it is not the one that was downloaded into it."""
+    """The path of a set's file in its folder; an error if it is missing, or differs from the downloaded one."""
     path = data_folder(folder) / source.file
     if not path.is_file():
         raise MissingDataError(
@@ -70,13 +70,13 @@ def digest(content: bytes) -> str:
 
 
 def is_intact(path: Path) -> bool:
-    """Whether the file is the one that was downloaded; true of files that came into the folder by another way."""
+    """Is a file the one that was downloaded? A file that came into the folder in another way counts as intact."""
     recorded = read_registry(path.parent).get(path.name)
     return recorded is None or recorded["sha256"] == digest(path.read_bytes())
 
 
 def read_registry(folder: Path) -> dict[str, dict[str, str]]:
-    """The digests that were recorded at downloads: of each file ("sha256"), and of what its addresses sent."""
+    """The digests recorded at downloads: that of each file ("sha256"), and those of what its addresses sent."""
     path = folder / REGISTRY
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
@@ -88,7 +88,7 @@ def read_registry(folder: Path) -> dict[str, dict[str, str]]:
 
 
 def record_digests(path: Path, digests: Mapping[str, str]) -> None:
-    """Write the digests of a file into the registry of its folder, also while other processes write theirs."""
+    """Write the digests of a file into the registry of its folder, safely beside other processes."""
     from filelock import FileLock
 
     with FileLock(path.parent / f".{REGISTRY}.lock"):
@@ -97,7 +97,7 @@ def record_digests(path: Path, digests: Mapping[str, str]) -> None:
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """Write a file, at once or not at all, also while other processes write it; its folder is made if need be."""
+    """Write a file as a whole or not at all, safely beside other processes; its folder is made if need be."""
     unfinished = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -120,7 +120,7 @@ def unwritable(path: Path, error: OSError) -> OSError:
 
 
 def writable_folder(folder: str | Path) -> Path:
-    """The folder, made if it is not there; an OSError says that nothing can be written to it."""
+    """The folder, made if it is not there; an OSError if nothing can be written to it."""
     folder = Path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -131,7 +131,7 @@ def writable_folder(folder: str | Path) -> Path:
 
 
 def read_arrays(source: Source, folder: str | Path | None, names: Sequence[str]) -> tuple[Path, list[np.ndarray]]:
-    """The arrays of an NPZ file that have these names, and where the file is."""
+    """The path of a set's NPZ file, and its arrays of these names."""
     path = find_file(source, folder)
     if not zipfile.is_zipfile(path):
         raise ValueError(f"{path} is not a whole NPZ file. {_again(source)}")
@@ -148,7 +148,7 @@ def _again(source: Source) -> str:
 
 
 def read_table(source: Source, folder: str | Path | None, n_rows: int) -> tuple[Path, dict[str, list[str]]]:
-    """The columns of a CSV file by name, and where the file is."""
+    """The path of a set's CSV file, and its columns by name."""
     path = find_file(source, folder)
     with path.open(newline="", encoding="utf-8") as lines:
         header, *rows = list(csv.reader(lines)) or [[]]
@@ -187,7 +187,7 @@ def make_bunch(
     shape: tuple[int, ...],
     target_shape: tuple[int, ...] | None = None,
 ) -> Bunch:
-    """The data, target and description that a loader returns, if the sizes are those that were published."""
+    """The bunch of data, target and description that a loader returns, if the shapes are the published ones."""
     target_shape = shape[:1] if target_shape is None else target_shape
     if data.shape != shape or target.shape != target_shape:
         raise ValueError(
@@ -200,9 +200,9 @@ def make_bunch(
 def loader(
     name: str, what: str, source: Source, contents: str, read: Callable[[str | Path | None], Bunch]
 ) -> Callable[..., Bunch]:
-    """The function ``load_name``, with a docstring for its users, of a set that has no options but its folder.
+    """The documented function ``load_name`` of a set that has no options but its folder.
 
-    ``what`` says what the set is, ``contents`` what the bunch holds beside its description; ``read`` takes the folder.
+    ``what`` describes the set and ``contents`` its bunch in the docstring; ``read`` makes the bunch from the folder.
     """
 
     def load(*, folder: str | Path | None = None) -> Bunch:
@@ -214,7 +214,7 @@ def loader(
     Parameters
     ----------
     folder : path or None, default=None
-        Where ``{source.file}`` lies; None is the folder that REPRESENTER_DATA names, or the user's cache.
+        The folder of ``{source.file}``; None: the one that REPRESENTER_DATA names, or the user's cache.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Sets that are made: functions with a kink or a jump, points, strings, curves, pictures with known factors."""
+"""Generated data: functions with a kink or a jump, points, strings, curves, pictures with known factors."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Seed = int | np.random.Generator | None
 RADII = (0.5, 1.5, 2.5)
 MOTIF = "GATTACAGCT"
 LETTERS = list("ACGT")
-# How many values each factor of a picture takes unless told otherwise: 3456 pictures.
+# The default number of values of each factor of a picture, which make 3456 pictures.
 N_VALUES = {"x": 4, "y": 4, "size": 3, "orientation": 4, "hue": 6, "background": 1, "shape": 3}
 SHAPES = ("ellipse", "rectangle", "triangle")
-BACKGROUND = 0.4  # how bright a coloured background is
+BACKGROUND = 0.4  # the brightness of a coloured background
 
 
 def kink(X: npt.ArrayLike) -> np.ndarray:
@@ -32,6 +32,12 @@ def kink(X: npt.ArrayLike) -> np.ndarray:
     -------
     values : ndarray of shape (n_samples,)
         h₁ at the points.
+
+    Examples
+    --------
+    >>> from representer.datasets import kink
+    >>> kink([[0.5, 0.5], [0.4, 0.0]]).tolist()
+    [10.0, 2.0]
     """
     x, y = _coordinates(X)
     return 1.0 / (0.1 + np.abs(x - y))
@@ -49,6 +55,12 @@ def straight_kink(X: npt.ArrayLike) -> np.ndarray:
     -------
     values : ndarray of shape (n_samples,)
         g₁ at the points.
+
+    Examples
+    --------
+    >>> from representer.datasets import straight_kink
+    >>> straight_kink([[0.0, 0.5], [0.4, 0.0]]).tolist()
+    [10.0, 2.0]
     """
     x, _ = _coordinates(X)
     return 1.0 / (0.1 + np.abs(x))
@@ -66,6 +78,12 @@ def jump(X: npt.ArrayLike) -> np.ndarray:
     -------
     values : ndarray of shape (n_samples,)
         h₂ at the points.
+
+    Examples
+    --------
+    >>> from representer.datasets import jump
+    >>> jump([[0.5, 0.5], [0.1, 0.5]]).tolist()
+    [1.0, 0.0]
     """
     x, y = _coordinates(X)
     return (x * y > 3 / 20).astype(float)
@@ -116,6 +134,13 @@ def make_jump(
     -------
     X, y : ndarrays of shape (n_samples, 2) and (n_samples,)
         The points and the noisy values.
+
+    Examples
+    --------
+    >>> from representer.datasets import jump, make_jump
+    >>> X, y = make_jump(50, noise=0.0, random_state=0)
+    >>> X.shape, bool((y == jump(X)).all())
+    ((50, 2), True)
     """
     return _sample(jump, n_samples, noise, random_state)
 
@@ -126,12 +151,18 @@ def square_grid(size: int = 101) -> np.ndarray:
     Parameters
     ----------
     size : int, default=101
-        Points on a side: 101 is the mesh width 1/50 of the paper.
+        The number of points on a side; 101 gives the mesh width 1/50 of the paper.
 
     Returns
     -------
     grid : ndarray of shape (size², 2)
         The points; values on them become a picture by ``values.reshape(size, size)``, y running down the rows.
+
+    Examples
+    --------
+    >>> from representer.datasets import square_grid
+    >>> square_grid(2).tolist()
+    [[-1.0, -1.0], [1.0, -1.0], [-1.0, 1.0], [1.0, 1.0]]
     """
     if size < 2:
         raise ValueError(f"A grid needs at least 2 points on a side; got size={size!r}.")
@@ -205,7 +236,7 @@ def make_synth1(n_samples: int = 100, *, noise: float = 0.05, random_state: Seed
     n_samples : int, default=100
         The number of points.
     noise : float, default=0.05
-        The standard deviation of what is added to each coordinate.
+        The standard deviation of the Gaussian noise on each coordinate.
     random_state : int, numpy.random.Generator or None, default=None
         The seed.
 
@@ -213,6 +244,14 @@ def make_synth1(n_samples: int = 100, *, noise: float = 0.05, random_state: Seed
     -------
     X : ndarray of shape (n_samples, 2)
         The points.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from representer.datasets import make_synth1
+    >>> X = make_synth1(20, noise=0.0, random_state=0)
+    >>> np.allclose(np.abs(X).max(axis=1), 1.0)
+    True
     """
     rng = _generator(n_samples, noise, random_state)
     return _square(rng.random(n_samples)) + noise * rng.standard_normal((n_samples, 2))
@@ -226,9 +265,9 @@ def make_synth2(
     Parameters
     ----------
     n_samples : int, default=100
-        The number of points; square and spirals have a fifth each, the two edges of the ring as well.
+        The number of points; a fifth lies on the square, on each spiral, and on each of the two edges of the ring.
     noise : float, default=0.1
-        The standard deviation of what is added to each coordinate.
+        The standard deviation of the Gaussian noise on each coordinate.
     random_state : int, numpy.random.Generator or None, default=None
         The seed.
 
@@ -264,8 +303,8 @@ def make_synth3(n_samples: int = 100, *, n_features: int = 140, random_state: Se
     """Make normal vectors with zero mean and a random covariance matrix A Aᵀ (Tonin et al., Synth 3).
 
     The entries of A are standard normal. (The paper's section 5 speaks of mixed Gaussian distributions, its appendix B
-    of one distribution with zero mean and fixed covariance: these are the latter.) Training and test sets of the same
-    distribution are parts of what one call returns.
+    of one distribution with zero mean and fixed covariance, which this is.) A training and a test set of the same
+    distribution are parts of the vectors of one call.
 
     Parameters
     ----------
@@ -280,6 +319,12 @@ def make_synth3(n_samples: int = 100, *, n_features: int = 140, random_state: Se
     -------
     X : ndarray of shape (n_samples, n_features)
         The vectors.
+
+    Examples
+    --------
+    >>> from representer.datasets import make_synth3
+    >>> make_synth3(10, n_features=3, random_state=0).shape
+    (10, 3)
     """
     rng = _generator(n_samples, 0.0, random_state)
     if not is_count(n_features):
@@ -289,7 +334,7 @@ def make_synth3(n_samples: int = 100, *, n_features: int = 140, random_state: Se
 
 
 def _generator(n_samples: int, noise: float, random_state: Seed) -> np.random.Generator:
-    """The random numbers of a set, if its size and its noise are admissible."""
+    """The random number generator of a set; an error if its size or its noise is inadmissible."""
     if not is_count(n_samples) or not (is_real(noise) and 0.0 <= noise < np.inf):
         raise ValueError(
             "n_samples must be positive, an integer, and noise at least 0, a finite number; got "
@@ -299,7 +344,7 @@ def _generator(n_samples: int, noise: float, random_state: Seed) -> np.random.Ge
 
 
 def _square(t: np.ndarray) -> np.ndarray:
-    """The point of the square [−1, 1]² that lies t of the way round it."""
+    """The points on the sides of the square [−1, 1]² at the shares t of the way round it."""
     side, along = np.divmod(4.0 * t, 1.0)
     corners = np.array([[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0], [-1.0, -1.0]])
     start, end = corners[side.astype(int)], corners[side.astype(int) + 1]
@@ -307,12 +352,12 @@ def _square(t: np.ndarray) -> np.ndarray:
 
 
 def _direction(angle: np.ndarray) -> np.ndarray:
-    """The unit vectors of angles."""
+    """The unit vectors at these angles."""
     return np.column_stack([np.cos(angle), np.sin(angle)])
 
 
 def make_strings(n_samples: int = 400, *, length: int = 60, random_state: Seed = None) -> tuple[list[str], np.ndarray]:
-    """Make random strings over ACGT, half of which hold a motif of ten letters, two of them drawn anew.
+    """Make random strings over ACGT, half of which hold a motif of ten letters, two of which are drawn anew.
 
     Parameters
     ----------
@@ -328,7 +373,7 @@ def make_strings(n_samples: int = 400, *, length: int = 60, random_state: Seed =
     strings : list of str
         The strings.
     classes : ndarray of shape (n_samples,)
-        1 where the motif is in, 0 elsewhere, by turns.
+        1 for strings with the motif, 0 for others, in turns.
 
     Examples
     --------
@@ -356,23 +401,23 @@ def make_strings(n_samples: int = 400, *, length: int = 60, random_state: Seed =
 def make_bumps(
     n_samples: int = 200, *, noise: float = 0.2, random_state: Seed = None
 ) -> tuple[list[tuple[np.ndarray, np.ndarray]], np.ndarray]:
-    """Make curves with two bumps, the first or the second the higher one, at irregular times, warped and noisy.
+    """Make warped and noisy curves at irregular times with two bumps, of which the first or the second is higher.
 
     Parameters
     ----------
     n_samples : int, default=200
         The number of curves.
     noise : float, default=0.2
-        The standard deviation of what is added to each value.
+        The standard deviation of the Gaussian noise on each value.
     random_state : int, numpy.random.Generator or None, default=None
         The seed.
 
     Returns
     -------
     curves : list of pairs (times, values)
-        27 to 46 times from 0 to 1 each.
+        Each curve has 27 to 46 times from 0 to 1.
     classes : ndarray of shape (n_samples,)
-        1 where the second bump is the higher one, 0 elsewhere, by turns.
+        1 where the second bump is higher, 0 elsewhere, in turns.
 
     Examples
     --------
@@ -406,15 +451,15 @@ def make_shapes(
     Parameters
     ----------
     n_samples : int or None, default=None
-        So many different combinations of the factors, at random; None: all of them, in order.
+        The number of different combinations of the factors, drawn at random; None: all of them, in order.
     n_values : mapping or None, default=None
-        How many values each factor takes, where not as in ``{"x": 4, "y": 4, "size": 3, "orientation": 4, "hue": 6,
-        "background": 1, "shape": 3}``. A factor with one value is constant, and not among the factors that are
-        returned; a background of one value is black, of more values coloured.
+        The number of values of each factor, where it is not that of ``{"x": 4, "y": 4, "size": 3, "orientation": 4,
+        "hue": 6, "background": 1, "shape": 3}``. A factor with one value is constant, and not among the factors that
+        are returned; a background of one value is black, of more values coloured.
     image_size : int, default=16
         Pixels on a side.
     random_state : int, numpy.random.Generator or None, default=None
-        The seed of the choice.
+        The seed of the drawn combinations.
 
     Returns
     -------
@@ -470,7 +515,7 @@ def _counts(n_values: Mapping[str, int] | None) -> dict[str, int]:
 
 
 def _values(counts: Mapping[str, int]) -> dict[str, np.ndarray]:
-    """The values of each factor, evenly spread; that of a constant one is in the middle of its range."""
+    """The values of each factor, evenly spread; a constant factor has the value in the middle of its range."""
 
     def spread(low: float, high: float, n: int) -> np.ndarray:
         return np.linspace(low, high, n) if n > 1 else np.array([(low + high) / 2.0])
@@ -497,7 +542,7 @@ def _draw(values: Mapping[str, np.ndarray], image_size: int) -> np.ndarray:
     size = values["size"][:, None, None]
     along = (dx * np.cos(angle) + dy * np.sin(angle)) / size
     across = (dy * np.cos(angle) - dx * np.sin(angle)) / size
-    # How far outside the outline, in units of the size: all are twice as long as wide.
+    # The distance outside the outline, in units of the size; all shapes are twice as long as wide.
     outside = {
         "ellipse": 0.5 * (np.hypot(along, 2.0 * across) - 1.0),
         "rectangle": np.maximum(np.abs(along) - 1.0, np.abs(across) - 0.5),
@@ -512,6 +557,6 @@ def _draw(values: Mapping[str, np.ndarray], image_size: int) -> np.ndarray:
 
 
 def _colour(hue: np.ndarray) -> np.ndarray:
-    """Red, green and blue of a hue, 0 being red, 1/3 green and 2/3 blue; black of NaN."""
+    """Red, green and blue of a hue, which is red at 0, green at 1/3 and blue at 2/3; NaN is black."""
     offset = np.abs((hue[:, None] - np.array([0.0, 1.0, 2.0]) / 3.0 + 0.5) % 1.0 - 0.5)
     return np.nan_to_num(np.clip(2.0 - 6.0 * offset, 0.0, 1.0))

@@ -1,4 +1,4 @@
-"""Sets of square pictures: digits and faces."""
+"""Public sets of square pictures: digits and faces."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def load_usps(subset: Literal["train", "test", "all"] = "all", *, folder: str | 
     Parameters
     ----------
     subset : {"train", "test", "all"}, default="all"
-        The 7291 digits of the published training set, the 2007 of the test set, or the former and then the latter.
+        The 7291 digits of the published training set, the 2007 digits of the test set, or both in this order.
     folder : path or None, default=None
-        Where ``usps.npz`` lies; None is the folder that REPRESENTER_DATA names, or the user's cache.
+        The folder of ``usps.npz``; None: the one that REPRESENTER_DATA names, or the user's cache.
 
     Returns
     -------
@@ -64,7 +64,7 @@ def load_faces(*, folder: str | Path | None = None) -> Bunch:
     Parameters
     ----------
     folder : path or None, default=None
-        Where ``olivetti_faces.npz`` lies; None is the folder that REPRESENTER_DATA names, or the user's cache.
+        The folder of ``olivetti_faces.npz``; None: the one that REPRESENTER_DATA names, or the user's cache.
 
     Returns
     -------
@@ -82,9 +82,9 @@ def load_mnist(subset: Literal["train", "test"] = "train", *, folder: str | Path
     Parameters
     ----------
     subset : {"train", "test"}, default="train"
-        The 60000 digits of the published training set, or the 10000 of the test set.
+        The 60000 digits of the published training set, or the 10000 digits of the test set.
     folder : path or None, default=None
-        Where ``mnist.npz`` lies; None is the folder that REPRESENTER_DATA names, or the user's cache.
+        The folder of ``mnist.npz``; None: the one that REPRESENTER_DATA names, or the user's cache.
 
     Returns
     -------
@@ -106,7 +106,7 @@ def load_isomap_faces(*, folder: str | Path | None = None) -> Bunch:
     Parameters
     ----------
     folder : path or None, default=None
-        Where ``isomap_faces.npz`` lies; None is the folder that REPRESENTER_DATA names, or the user's cache.
+        The folder of ``isomap_faces.npz``; None: the one that REPRESENTER_DATA names, or the user's cache.
 
     Returns
     -------
@@ -130,7 +130,7 @@ def _with_images(
     n: int,
     target_shape: tuple[int, ...] | None = None,
 ) -> Bunch:
-    """A set of n square pictures, whose pixels are the rows of the data."""
+    """The bunch of n square pictures, whose pixels are the rows of the data."""
     side = round(data.shape[1] ** 0.5)
     names = [f"pixel_{row}_{column}" for row in range(side) for column in range(side)]
     bunch = make_bunch(source, path, data, target, names, (n, side * side), target_shape)

@@ -1,4 +1,4 @@
-"""Sets of molecules, as strings, fingerprints or graphs."""
+"""Public sets of molecules, as strings, fingerprints or graphs."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ NCI1 = Source(
 
 
 def load_boiling_points(*, as_frame: bool = False) -> Bunch:
-    """Load the boiling points of 96 organic compounds at atmospheric pressure: a small mixed table, always at hand.
+    """Load the boiling points of 96 organic compounds, a small mixed table that comes with the package.
 
     Parameters
     ----------
     as_frame : bool, default=False
-        A pandas frame instead of a list of dictionaries.
+        Is the table a pandas frame instead of a list of dictionaries?
 
     Returns
     -------
@@ -98,7 +98,7 @@ def load_nci60(*, folder: str | Path | None = None) -> Bunch:
     Parameters
     ----------
     folder : path or None, default=None
-        Where ``nci60_activity.npz`` lies; None is the folder that REPRESENTER_DATA names, or the user's cache.
+        The folder of ``nci60_activity.npz``; None: the one that REPRESENTER_DATA names, or the user's cache.
 
     Returns
     -------
@@ -119,7 +119,7 @@ def load_metabolites(*, folder: str | Path | None = None) -> Bunch:
     Parameters
     ----------
     folder : path or None, default=None
-        Where ``metabolite_fingerprints.npz`` lies; None is the folder that REPRESENTER_DATA names, or the user's cache.
+        The folder of ``metabolite_fingerprints.npz``; None: the one that REPRESENTER_DATA names, or the user's cache.
 
     Returns
     -------
@@ -138,9 +138,9 @@ def load_mutag(*, edge_labels: bool = False, folder: str | Path | None = None) -
     Parameters
     ----------
     edge_labels : bool, default=False
-        Label edges by the kind of the bond; published results of graph kernels have node labels only.
+        Are edges labelled by the kind of their bond? Published results of graph kernels use node labels only.
     folder : path or None, default=None
-        Where ``mutag.npz`` lies; None is the folder that REPRESENTER_DATA names, or the user's cache.
+        The folder of ``mutag.npz``; None: the one that REPRESENTER_DATA names, or the user's cache.
 
     Returns
     -------
@@ -151,7 +151,7 @@ def load_mutag(*, edge_labels: bool = False, folder: str | Path | None = None) -
 
 
 def _load_graphs(source: Source, folder: str | Path | None, n_graphs: int, edge_labels: bool) -> Bunch:
-    """All nodes and edges of the set, one graph after the other, as graphs."""
+    """The bunch of graphs whose nodes and edges the file holds one graph after the other."""
     names = ["edges", "graph_of_node", "node_label", "graph_label", *(["edge_label"] if edge_labels else [])]
     path, (edges, owner, labels, target, *bonds) = read_arrays(source, folder, names)
     if len(target) != n_graphs or np.any(np.diff(owner) < 0) or len(np.unique(owner)) != n_graphs:
@@ -172,7 +172,7 @@ def _load_graphs(source: Source, folder: str | Path | None, n_graphs: int, edge_
 
 
 def _load_smiles(source: Source, folder: str | Path | None, target: str, n: int) -> Bunch:
-    """A table with a column of SMILES strings and one of the target's numbers."""
+    """The bunch of a table with a column of SMILES strings and one of targets."""
     path, table = read_table(source, folder, n)
     values = number_columns(path, table, [target])[:, 0]
     smiles = np.array(text_column(path, table, "smiles"), dtype=object)

@@ -1,4 +1,4 @@
-"""Sets whose outputs are structured: words and sets of labels."""
+"""Public sets with structured outputs: words and sets of labels."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def load_ocr(*, folder: str | Path | None = None) -> Bunch:
     Parameters
     ----------
     folder : path or None, default=None
-        Where ``ocr_letters.npz`` lies; None is the folder that REPRESENTER_DATA names, or the user's cache.
+        The folder of ``ocr_letters.npz``; None: the one that REPRESENTER_DATA names, or the user's cache.
 
     Returns
     -------
@@ -71,7 +71,7 @@ def load_bibtex(*, folder: str | Path | None = None) -> Bunch:
     Parameters
     ----------
     folder : path or None, default=None
-        Where ``bibtex_ml.npz`` lies; None is the folder that REPRESENTER_DATA names, or the user's cache.
+        The folder of ``bibtex_ml.npz``; None: the one that REPRESENTER_DATA names, or the user's cache.
 
     Returns
     -------
@@ -87,7 +87,7 @@ def load_bibtex(*, folder: str | Path | None = None) -> Bunch:
 def _dense_labels(
     source: Source, folder: str | Path | None, shape: tuple[int, int], n_labels: int, n_train: int
 ) -> Bunch:
-    """A set of vectors, each with a set of labels."""
+    """The bunch of a public set of vectors, each with a set of labels."""
     path, (data,) = read_arrays(source, folder, ["X"])
     return _with_labels(source, folder, path, data.astype(float), shape, n_labels, n_train)
 
@@ -101,7 +101,7 @@ def _with_labels(
     n_labels: int,
     n_train: int,
 ) -> Bunch:
-    """The data of a file with its labels and its published split."""
+    """The bunch of data with the labels and the published split of their file."""
     _, (labels, names, is_train) = read_arrays(source, folder, ["Y", "label_name", "is_train"])
     features = [f"feature_{j}" for j in range(shape[1])]
     bunch = make_bunch(source, path, data, labels.astype(int), features, shape, (shape[0], n_labels))

@@ -1,4 +1,4 @@
-"""Tables in files of users: csv, parquet, feather, JSON lines and sdf become frames of pandas."""
+"""Tables in users' files, such as csv, parquet, feather, JSON lines and sdf, as frames of pandas."""
 
 from __future__ import annotations
 
@@ -18,21 +18,22 @@ CODE = re.compile(r"\s*[+-]?0\d+\s*")  # digits with zeros in front are no numbe
 
 
 class UnreadableTableError(ValueError):
-    """A file is no table that can be read; the message says why, and what to do."""
+    """A file cannot be read as a table; the message says why, and what to do."""
 
 
 def read_table(path: str | Path, *, texts: Collection[str] = ()) -> pd.DataFrame:
-    """Read a table from a file, whose suffix says what it is.
+    """Read a table from a file, whose suffix names its format.
 
-    In csv files empty cells and words such as ``NA`` are gaps, columns of numbers are numbers, unless one of them has
-    zeros in front, like a zip code, and everything else is text; the separator is what the first line has most of.
+    In csv files empty cells and words such as ``NA`` are gaps; a column whose cells are numbers is one of numbers,
+    unless one of them has zeros in front, like a zip code; everything else is text. The separator is the most frequent
+    one in the first line.
 
     Parameters
     ----------
     path : path
-        A file ``.csv``, ``.tsv``, ``.parquet``, ``.feather``, ``.jsonl`` or ``.sdf``.
+        A file ``.csv``, ``.tsv``, ``.txt``, ``.parquet``, ``.feather``, ``.jsonl``, ``.ndjson`` or ``.sdf``.
     texts : names
-        The columns of a csv file that are text, even if they look like numbers.
+        The columns of a csv or sdf file that are text, even if they look like numbers.
 
     Returns
     -------
@@ -51,7 +52,7 @@ def read_table(path: str | Path, *, texts: Collection[str] = ()) -> pd.DataFrame
         frame = reader(path, texts)
     except UnreadableTableError:
         raise
-    except (OSError, ValueError, TypeError) as error:  # pandas and pyarrow raise kinds of these
+    except (OSError, ValueError, TypeError) as error:  # the errors of pandas and pyarrow are of these classes
         reason = str(error).strip().partition("\n")[0] or type(error).__name__
         raise UnreadableTableError(f"{path} cannot be read as {path.suffix.lower()[1:]}: {reason}.") from error
     if not len(frame.columns) or not len(frame):
@@ -68,7 +69,7 @@ def _read_csv(path: Path, texts: Collection[str]) -> pd.DataFrame:
     with path.open(encoding="utf-8-sig", errors="strict") as lines:
         head = re.sub(r'"[^"]*"', "", lines.readline())
     separator = max(SEPARATORS, key=head.count)
-    # The header is a row like the others: pandas would give equal names a number each.
+    # The header is read as a row like the others, because pandas would add numbers to equal names.
     cells = pd.read_csv(path, sep=separator, header=None, dtype=str, encoding="utf-8-sig", skipinitialspace=True)
     names = [f"column {j + 1}" if name != name else str(name).strip() for j, name in enumerate(cells.iloc[0])]
     frame = cells[1:].reset_index(drop=True).set_axis(names, axis=1)
@@ -78,7 +79,7 @@ def _read_csv(path: Path, texts: Collection[str]) -> pd.DataFrame:
 
 
 def _as_numbers(column: pd.Series[Any]) -> pd.Series[Any]:
-    """The column as numbers if all of its texts are, and none of them is a code."""
+    """The column as numbers if all of its texts are numbers and none of them is a code."""
     import pandas as pd
 
     if column.notna().any() and column.dropna().map(CODE.fullmatch).notna().any():
@@ -119,7 +120,7 @@ def _read_sdf(path: Path, texts: Collection[str]) -> pd.DataFrame:
     _require("rdkit", "Files of molecules need RDKit; install it with: pip install 'representer[molecules]'.")
     from rdkit import Chem, rdBase
 
-    with rdBase.BlockLogs():  # the error below says it in the words of the library
+    with rdBase.BlockLogs():  # the error below takes the place of RDKit's log
         molecules = list(Chem.SDMolSupplier(str(path)))
     faulty = [i for i, molecule in enumerate(molecules) if molecule is None]
     if faulty:
@@ -153,17 +154,17 @@ READERS: dict[str, Callable[[Path, Collection[str]], Any]] = {
 def split_target(
     frame: pd.DataFrame, target: str, ignored: Collection[str] = ()
 ) -> tuple[pd.DataFrame, pd.Series[Any]]:
-    """The columns that are not ignored, and the target, of the rows whose target is known."""
+    """The features and the target of the rows whose target is not missing, without the ignored columns."""
     unknown = [name for name in (target, *ignored) if name not in frame.columns]
     if unknown:
         there = ", ".join(map(repr, frame.columns))
         raise UnreadableTableError(f"There is no column {unknown[0]!r}; there are: {there}.")
     if target in ignored:
         raise UnreadableTableError(f"{target!r} is the target, and ignored.")
-    known = frame[frame[target].notna()].reset_index(drop=True)
-    if not len(known):
+    labelled = frame[frame[target].notna()].reset_index(drop=True)
+    if not len(labelled):
         raise UnreadableTableError(f"All entries of {target!r} are missing.")
-    others = known.drop(columns=[target, *ignored])
-    if not len(others.columns):
+    features = labelled.drop(columns=[target, *ignored])
+    if not len(features.columns):
         raise UnreadableTableError(f"There is no column beside {target!r} to predict it from.")
-    return others, known[target]
+    return features, labelled[target]

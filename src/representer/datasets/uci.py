@@ -1,4 +1,4 @@
-"""Sets of numbers from the UCI Machine Learning Repository."""
+"""Public tables of numbers from the UCI Machine Learning Repository."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _load_table(
     kind: type = str,
     gaps: tuple[str, ...] = (),
 ) -> Bunch:
-    """A table of numbers with a column of targets, which are classes unless they are floats.
+    """The bunch of a table of numbers with a column of targets, which are classes unless they are floats.
 
     Cells may be empty in the columns ``gaps`` only; a column ``sequence`` names the samples, and is no feature.
     """
@@ -100,7 +100,7 @@ def _load_table(
 def _loader(
     name: str, what: str, source: Source, shape: tuple[int, int], target: str = "class", kind: type = str
 ) -> Callable[..., Bunch]:
-    """The function that loads a table; ``what`` says what is in it."""
+    """The function that loads a table; ``what`` describes it in the docstring."""
     rows, columns = shape
     contents = [f"``data`` {shape}", f"``target`` ({rows},)" + (" of class names" if kind is str else "")]
     contents += [*(["``target_names``"] if kind is not float else []), "``feature_names``"]
@@ -136,13 +136,13 @@ load_ionosphere = _loader(
 def load_bupa(*, folder: str | Path | None = None) -> Bunch:
     """Load BUPA liver disorders, 345 × 6 numbers in 2 classes.
 
-    The usual class is the ``selector`` with which the donors split the set (McDermott and Forsyth, 2016); what they
-    measured is the last feature, ``drinks``.
+    The usual class is the ``selector`` by which the donors split the set (McDermott and Forsyth, 2016); the measured
+    outcome is the last feature, ``drinks``.
 
     Parameters
     ----------
     folder : path or None, default=None
-        Where ``bupa_liver.csv`` lies; None is the folder that REPRESENTER_DATA names, or the user's cache.
+        The folder of ``bupa_liver.csv``; None: the one that REPRESENTER_DATA names, or the user's cache.
 
     Returns
     -------
@@ -164,13 +164,13 @@ def load_cleveland(
         Cholesterol is predicted from the 12 other measurements and the diagnosis, as in the regression set
         "cholesterol"; the diagnosis from all 13 measurements.
     folder : path or None, default=None
-        Where ``cleveland_heart.csv`` lies; None is the folder that REPRESENTER_DATA names, or the user's cache.
+        The folder of ``cleveland_heart.csv``; None: the one that REPRESENTER_DATA names, or the user's cache.
 
     Returns
     -------
     bunch : Bunch
         ``data`` (303, 13), ``target`` (303,), ``feature_names``, ``DESCR``, ``filename``; ``target_names`` of
-        diagnoses. Missing are 4 values of ``ca`` and 2 of ``thal``: NaN.
+        diagnoses. 4 values of ``ca`` and 2 of ``thal`` are missing (NaN).
     """
     if target not in ("cholesterol", "diagnosis"):
         raise ValueError(f"target must be 'cholesterol' or 'diagnosis'; got {target!r}.")

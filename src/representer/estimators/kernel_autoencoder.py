@@ -89,7 +89,8 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         to which the paper's generalisation bound applies, of any depth. ``alpha_`` and the penalties of ``layers_`` are
         its multipliers: zero for an inner function whose norm stays below its bound, next to zero for such a decoder.
         With ``supervision`` the decoder's bound is also one of what predicts y. ``alpha``, ``encoder_alpha`` and
-        penalties of a ``Layer`` do not count. A warning says where the conditions of a solution are not met.
+        penalties of a ``Layer`` do not count; words in kernels are decided with penalties of 0.001 in the place of the
+        bounds. A warning says where the conditions of a solution are not met.
     fit_intercept : bool, default=True
         Let reconstructions vary around a constant that costs nothing. False is the problem of the paper.
     supervision : float or "auto", default=0.0
@@ -390,10 +391,13 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
                 ConvergenceWarning,
             )
         if solution.optimality_gap > OPTIMALITY_TOLERANCE:
+            advice = "Lower tol or raise max_iter"
+            if self.batch_size is not None:
+                advice = "Steps of Adam stay near a solution, not at it: leave batch_size=None if there is memory"
             warn(
                 "The functions obey their norm_bounds, but they miss the conditions of a solution (Karush, Kuhn and "
                 f"Tucker) by {solution.optimality_gap:.1e} of the mean squared norm of the data, more than "
-                f"{OPTIMALITY_TOLERANCE}. Lower tol or raise max_iter.",
+                f"{OPTIMALITY_TOLERANCE}. {advice}.",
                 ConvergenceWarning,
             )
         self._keep_attributes(deep_attributes(solution))

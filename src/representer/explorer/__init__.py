@@ -1,4 +1,4 @@
-"""A page on which a fitted model is explored: its map, its reasons, its kernel; served to this machine, or one file."""
+"""A page on which a fitted model is explored by its map, its reasons and its kernel, served or in one file."""
 
 from representer.explorer.explorer import Explorer
 from representer.explorer.server import serve

@@ -1,4 +1,4 @@
-"""The map on which samples are laid out: codes, components, or kernel PCA of any kernel; and the way back."""
+"""The map of samples, by codes, components, or kernel PCA of any kernel, and the way back from it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from representer.linalg import row_blocks
 from representer.operators import Adapted, Representation
 from representer.samples import Data, count, evenly_spaced, plain, take
 
-# Kernel PCA is exact up to so many samples; of more, so many stand for all.
+# Kernel PCA is exact up to this many samples; beyond, this many of them stand for all.
 EXACT_ROWS = 1000
-# Components of kernel PCA that are offered as axes, and those that are told from rounding.
+# The number of components of kernel PCA, and the share of the largest eigenvalue below which one is rounding.
 COMPONENTS, LEAST_SHARE = 6, 1e-10
-# The way back from kernel PCA, ridge regression of the inputs on the components, is fitted to so many samples.
+# The way back from kernel PCA, ridge regression of the inputs on the components, is fitted to this many samples.
 INVERSE_ROWS = 500
 
 
@@ -31,15 +31,15 @@ class Chart:
     Parameters
     ----------
     codes : ndarray of shape (n, c)
-        Where the samples are.
+        The places of the samples.
     words : str
-        What the axes are.
+        The meaning of the axes.
     place : callable
-        Places of new samples.
+        A function from new samples to their places.
     decode : callable
-        Objects at places.
+        A function from places to objects.
     back : str
-        What these objects are.
+        The meaning of these objects.
     """
 
     codes: np.ndarray
@@ -49,14 +49,14 @@ class Chart:
     back: str
 
     def along(self, component: int, start: np.ndarray | None, steps: int, span: float = 2.0) -> np.ndarray:
-        """Places along one axis, ``span`` standard deviations to each side of a start, or of the mean."""
+        """Places along one axis, up to ``span`` standard deviations from a start, or from the mean."""
         middle = self.codes.mean(0) if start is None else start
         places = np.repeat(middle[None], steps, axis=0)
         places[:, component] += np.linspace(-span, span, steps) * self.codes[:, component].std()
         return places
 
     def drawn(self, n: int, seed: int) -> np.ndarray:
-        """Places from a density: a normal distribution around each sample, by Scott's rule."""
+        """Places drawn from a density, which is a normal distribution around each sample by Scott's rule."""
         rng = np.random.default_rng(seed)
         rows, c = self.codes.shape
         scale = rows ** (-1.0 / (c + 4.0))
@@ -64,7 +64,7 @@ class Chart:
         return self.codes[rng.integers(rows, size=n)] + scale * noise
 
     def grid(self, size: int) -> np.ndarray:
-        """Places (size², c) of a grid over the first two axes, rows from below; the other axes are at their means."""
+        """Places (size², c) of a grid over the first two axes, lowest row first, with other axes at their means."""
         low, high = self.codes.min(0), self.codes.max(0)
         places = np.repeat(self.codes.mean(0)[None], size * size, axis=0)
         x = np.linspace(low[0], high[0], size)
@@ -77,16 +77,16 @@ class Chart:
 # -- kernel PCA of any kernel -----------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class KernelComponents:
-    """Kernel PCA of samples, or of some that stand for all: V = centred k(·, Z) U diag(λ)^(−1/2).
+    """Kernel PCA of samples, or of some that stand for all: the components are centred k(·, Z) U diag(λ)^(−1/2).
 
     Parameters
     ----------
     kernel : Kernel
         The kernel of the data.
     Z : data
-        The samples that it is made of, unprepared.
+        The samples that define the components, unprepared.
     how : Representation
-        How arrays become tensors.
+        The representation of arrays as tensors.
     """
 
     kernel: Kernel
@@ -95,7 +95,7 @@ class KernelComponents:
 
     @classmethod
     def of(cls, kernel: Kernel, X: Data, how: Representation) -> KernelComponents:
-        """Of all samples, or of some."""
+        """Kernel PCA of all samples, or of evenly spaced ones if there are many."""
         n = X.shape[0] if hasattr(X, "shape") else count(X)
         return cls(kernel, take(X, torch.from_numpy(evenly_spaced(n, EXACT_ROWS))), how)
 
@@ -116,10 +116,10 @@ class KernelComponents:
         means = K.mean(0)
         values, vectors = torch.linalg.eigh(K - means - means[:, None] + means.mean())
         values, vectors = values.flip(0)[:COMPONENTS], vectors.flip(1)[:, :COMPONENTS]
-        kept = (values > LEAST_SHARE * values[0]) & (values > 0)
-        weights = vectors[:, kept] / values[kept].sqrt()
-        largest = vectors[:, kept].abs().argmax(0)
-        signs = weights.gather(0, largest[None]).sign()[0]  # a direction has no sign of its own: the largest entry's
+        positive = (values > LEAST_SHARE * values[0]) & (values > 0)
+        weights = vectors[:, positive] / values[positive].sqrt()
+        largest = vectors[:, positive].abs().argmax(0)
+        signs = weights.gather(0, largest[None]).sign()[0]  # a direction has no sign: the largest entry decides
         empty = weights.new_zeros(len(weights), max(0, 2 - weights.shape[1]))  # a plane has two axes
         return means, torch.cat([weights * signs, empty], 1)
 
@@ -136,27 +136,27 @@ class KernelComponents:
 
 
 def adapted(kernel: Kernel, how: Representation) -> Kernel:
-    """The kernel in the precision of a learner; one of dense vectors is as it is."""
-    inside = kernel.domain != "vectors" or how.sparse
-    return Adapted(kernel, how.dtype, how.device, repair=False) if inside else kernel
+    """The kernel in the precision of a learner; a kernel on dense vectors stays as it is."""
+    needs_adapter = kernel.domain != "vectors" or how.sparse
+    return Adapted(kernel, how.dtype, how.device, repair=False) if needs_adapter else kernel
 
 
 @dataclass(frozen=True)
 class RidgeInverse:
-    """The way from components back to vectors: ridge regression of the inputs on them, fitted when first asked."""
+    """The way from components back to vectors: ridge regression of the inputs on them, fitted at the first call."""
 
     codes: np.ndarray
     X: np.ndarray
-    known: dict[str, OperatorRidge] = field(default_factory=dict)
+    fitted: dict[str, OperatorRidge] = field(default_factory=dict)
 
     def __call__(self, places: np.ndarray) -> np.ndarray:
         """The vectors at places of the map, by ridge regression."""
         unit = float(np.linalg.norm(self.codes.std(0))) or 1.0
-        if "ridge" not in self.known:
+        if "ridge" not in self.fitted:
             rows = evenly_spaced(len(self.codes), INVERSE_ROWS)
             ridge = OperatorRidge(Gaussian("auto"), random_state=0)
-            self.known["ridge"] = ridge.fit(self.codes[rows] / unit, self.X[rows])
-        answers: np.ndarray = self.known["ridge"].predict(np.asarray(places) / unit)
+            self.fitted["ridge"] = ridge.fit(self.codes[rows] / unit, self.X[rows])
+        answers: np.ndarray = self.fitted["ridge"].predict(np.asarray(places) / unit)
         return answers
 
 

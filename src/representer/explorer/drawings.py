@@ -1,4 +1,4 @@
-"""Objects as a page shows them: pictures, curves, molecules, texts, graphs, rows of a table; and back from an edit."""
+"""Drawings of pictures, curves, molecules, texts, graphs and rows of a table, and the way back from an edit."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from representer.values import all_values
 
 Drawing = dict[str, object]
 
-# Fewer columns are a row of a table, not a picture or a curve.
+# The least numbers of columns of a picture and of a curve; fewer are a row of a table.
 LEAST_PIXELS, LEAST_STEPS = 36, 16
-# Neighbouring pixels, or steps of a curve, agree so well.
+# The least correlation of neighbouring pixels of a picture.
 SMOOTH = 0.3
-# A text or a row is cut here; a thumbnail has at most so many pixels a side.
+# The largest numbers of characters of a text, of cells of a row, and of pixels on a side of a thumbnail.
 LONGEST, MOST_CELLS, THUMBNAIL = 400, 60, 28
-# Samples that are looked at to see what the objects are.
+# The number of samples by which the kind of the objects is decided.
 LOOKED_AT = 200
-SIZE = 220  # of the drawing of a molecule
+SIZE = 220  # the side of the drawing of a molecule
 
 
 @dataclass(frozen=True)
 class Drawings:
-    """How the objects of one data set are drawn.
+    """The way in which the objects of a data set are drawn.
 
     Parameters
     ----------
     kind : {"picture", "curve", "row", "text", "molecule", "graph", "number"}
-        What they are drawn as; a number is that of a sample whose object is not known.
+        The kind of the drawings; a number is that of a sample whose object is unknown.
     names : tuple of str
-        Those of the columns.
+        The names of the columns.
     shape : (int, int) or None
         Height and width of pictures.
     limits : (float, float)
-        The values that are black and white, or the ends of the axis of curves.
+        The values of black and white, or the ends of the axis of curves.
     ink : bool
         Do pictures show strokes on an empty ground, whatever the colours of the page?
     molecules : str or None
@@ -55,7 +55,7 @@ class Drawings:
 
     @classmethod
     def of(cls, X: Data, kernel: Kernel | None, names: Sequence[str] | None, shape: tuple[int, int] | None) -> Drawings:
-        """Look at some of the samples; ``shape`` is that of pictures where it is known."""
+        """The drawings that suit the samples; ``shape`` is that of pictures if it is known."""
         if isinstance(X, Records):
             return _of_table(X)
         if isinstance(X, SparseRows) or (isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "biuf"):
@@ -66,7 +66,7 @@ class Drawings:
         if isinstance(item, Graph) or hasattr(item, "adjacency"):
             return cls("graph")
         if isinstance(item, np.ndarray) and item.dtype.kind in "biuf" and item.ndim in (1, 2):
-            values = np.concatenate([np.asarray(own, float).reshape(-1) for own in X[:LOOKED_AT]])
+            values = np.concatenate([np.asarray(curve, float).reshape(-1) for curve in X[:LOOKED_AT]])
             return cls("curve", limits=_ends(values))
         return cls("text")
 
@@ -88,7 +88,7 @@ class Drawings:
         return {"kind": "text", "text": text if len(text) <= LONGEST else f"{text[:LONGEST]}…"}
 
     def thumbnail(self, item: Data) -> Drawing:
-        """A small picture of an object that is one."""
+        """A picture in small."""
         pixels = np.asarray(item, float).reshape(self._size())
         step = -(-max(pixels.shape) // THUMBNAIL)
         high, wide = (size // step * step for size in pixels.shape)
@@ -96,7 +96,7 @@ class Drawings:
         return self._pixels(small)
 
     def editable(self, item: Data) -> Drawing | None:
-        """What a form shows of an object, which ``read`` takes back; None where it cannot be edited."""
+        """An object as a form for editing, which ``read`` takes back; None if it cannot be edited."""
         if self.kind in ("picture", "curve") and np.ndim(item) == 1:
             return {"kind": self.kind, "values": np.asarray(item, float), "limits": self.limits, "shape": self.shape}
         if self.kind == "row" and not isinstance(item, SparseRows):
@@ -107,7 +107,7 @@ class Drawings:
         return None
 
     def read(self, edited: object, like: Data) -> Data:
-        """One sample as a learner takes it, from what a form has sent; ``like`` is the sample it began with."""
+        """One sample as a learner takes it, from an edited form; ``like`` is the sample before."""
         if isinstance(like, str):
             if not isinstance(edited, str):
                 raise ValueError(f"Expected a text; got {type(edited).__name__}.")
@@ -118,7 +118,7 @@ class Drawings:
             if len(edited) != len(like):
                 raise ValueError(f"Expected {len(like)} values; got {len(edited)}.")
             pairs = zip(like.items(), edited, strict=True)
-            return Records({name: _like(own, value) for (name, own), value in pairs})
+            return Records({name: _like(entry, value) for (name, entry), value in pairs})
         values = np.array([[_number(value) for value in edited]])
         if values.shape[1] != np.size(like):
             raise ValueError(f"Expected {np.size(like)} values; got {values.shape[1]}.")
@@ -145,33 +145,35 @@ class Drawings:
         return drawing
 
 
-# -- what the objects are ---------------------------------------------------------------------------------------------
+# -- the kind of the objects ------------------------------------------------------------------------------------------
 def _of_table(X: Records) -> Drawings:
+    """The drawings of rows of a table, with the molecules in one of its columns."""
     head = X[: min(len(X), LOOKED_AT)]
     for name, column in head.columns.items():
-        known = [entry for entry in column if not is_missing(entry)]
-        texts = bool(known) and all(isinstance(entry, str) for entry in known)
-        if (texts and has_rdkit() and are_smiles(known)) or (known and all(map(is_molecule, known))):
+        present = [entry for entry in column if not is_missing(entry)]
+        texts = bool(present) and all(isinstance(entry, str) for entry in present)
+        if (texts and has_rdkit() and are_smiles(present)) or (present and all(map(is_molecule, present))):
             return Drawings("row", tuple(map(str, X.columns)), molecules=name)
     return Drawings("row", tuple(map(str, X.columns)))
 
 
 def _of_vectors(X: np.ndarray | SparseRows, names: Sequence[str] | None, shape: tuple[int, int] | None) -> Drawings:
-    own = tuple(f"column {j}" for j in range(X.shape[1])) if names is None else tuple(map(str, names))
+    """The drawings of vectors: pictures, curves, or rows of a table."""
+    columns = tuple(f"column {j}" for j in range(X.shape[1])) if names is None else tuple(map(str, names))
     if isinstance(X, SparseRows):
-        return Drawings("row", own)
-    looked = np.asarray(X[:LOOKED_AT], float)
+        return Drawings("row", columns)
+    sampled = np.asarray(X[:LOOKED_AT], float)
     if shape is not None and shape[0] * shape[1] != X.shape[1]:
         raise ValueError(f"Pictures of {shape[0]} × {shape[1]} have {shape[0] * shape[1]} pixels, not {X.shape[1]}.")
-    if shape is None and (names is None or _are_pixels(own)):
-        shape = _square_shape(looked)
+    if shape is None and (names is None or _are_pixels(columns)):
+        shape = _square_shape(sampled)
     if shape is not None:
-        low, high = _ends(looked)
-        ink = bool(np.mean(looked <= low + 0.05 * (high - low)) > 0.3)
-        return Drawings("picture", own, shape, (low, high), ink)
-    if names is None and looked.shape[1] >= LEAST_STEPS and _agreement(looked[:, :-1], looked[:, 1:]) > 0.9:
-        return Drawings("curve", own, limits=_ends(looked))
-    return Drawings("row", own)
+        low, high = _ends(sampled)
+        ink = bool(np.mean(sampled <= low + 0.05 * (high - low)) > 0.3)
+        return Drawings("picture", columns, shape, (low, high), ink)
+    if names is None and sampled.shape[1] >= LEAST_STEPS and _agreement(sampled[:, :-1], sampled[:, 1:]) > 0.9:
+        return Drawings("curve", columns, limits=_ends(sampled))
+    return Drawings("row", columns)
 
 
 def _are_pixels(names: Sequence[str]) -> bool:
@@ -180,7 +182,7 @@ def _are_pixels(names: Sequence[str]) -> bool:
 
 
 def _square_shape(X: np.ndarray) -> tuple[int, int] | None:
-    """The sides of square pictures whose neighbouring pixels agree in both directions; None where they are none."""
+    """The sides of square pictures whose neighbouring pixels are correlated; None if vectors are no pictures."""
     side = round(X.shape[1] ** 0.5)
     if side * side != X.shape[1] or X.shape[1] < LEAST_PIXELS:
         return None
@@ -190,7 +192,7 @@ def _square_shape(X: np.ndarray) -> tuple[int, int] | None:
 
 
 def _agreement(a: np.ndarray, b: np.ndarray) -> float:
-    """The correlation of neighbours; zero where nothing varies."""
+    """The correlation of neighbours; zero if nothing varies."""
     a, b = a - a.mean(), b - b.mean()
     size = float(np.linalg.norm(a) * np.linalg.norm(b))
     return float((a * b).sum()) / size if size > 0 else 0.0
@@ -202,12 +204,12 @@ def _ends(values: np.ndarray) -> tuple[float, float]:
 
 
 def _is_chemical(kernel: Kernel | None) -> bool:
-    return kernel is not None and has_rdkit() and any(isinstance(part, Molecule) for part in all_values(kernel))
+    return kernel is not None and has_rdkit() and any(isinstance(value, Molecule) for value in all_values(kernel))
 
 
 # -- molecules and graphs ---------------------------------------------------------------------------------------------
 def molecule_drawing(item: Data) -> Drawing:
-    """A molecule as SVG in an address that the page shows as a picture: nothing in it is run."""
+    """A molecule as SVG in an address, which the page shows as a picture and does not run."""
     from rdkit import Chem, rdBase
     from rdkit.Chem.Draw import rdMolDraw2D
 
@@ -232,7 +234,7 @@ def graph_drawing(item: Data) -> Drawing:
         place = {node: i for i, node in enumerate(item.nodes)}
         labels = [data.get("label", node) for node, data in item.nodes(data=True)]
         edges = [[place[u], place[v]] for u, v in item.edges()]
-    return {"kind": "graph", "labels": ["" if own is None else str(own) for own in labels], "edges": edges}
+    return {"kind": "graph", "labels": ["" if label is None else str(label) for label in labels], "edges": edges}
 
 
 # -- cells ------------------------------------------------------------------------------------------------------------
@@ -260,9 +262,9 @@ def _number(value: object) -> float:
         raise ValueError(f"Expected a number; got {str(value)[:60]!r}.") from None
 
 
-def _like(own: object, value: object) -> np.ndarray | list[object]:
-    """A column of one entry of the kind that the column has."""
-    if isinstance(own, bool | np.bool_ | int | np.integer | float | np.floating):
+def _like(entry: object, value: object) -> np.ndarray | list[object]:
+    """A column of one value, of the kind of an entry."""
+    if isinstance(entry, bool | np.bool_ | int | np.integer | float | np.floating):
         return np.array([_number(value)])
     return [None if value in (None, "") else value]
 

@@ -1,4 +1,4 @@
-"""A fitted learner and samples, asked what the page shows: records of plain values, the same live and in a file."""
+"""The explorer, which asks a fitted learner for all that the page shows, as records of plain values."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from representer.kernels import Kernel, seen_inside
 from representer.operators import Decomposable, Representation
 from representer.samples import Data, TrainingSamples, count, evenly_spaced, take
 
-# Points on the map, points in a file, and terms and steps that are shown.
+# The numbers of points on the map and in a file, of terms and steps, and of cells on a side of a grid.
 MOST_POINTS, EXPORTED = 20_000, 800
 KEPT, TERMS, STEPS, GRID, COARSE = 40, 8, 7, 15, 9
 THUMBNAILS, WALKS = 1500, 8
@@ -40,13 +40,13 @@ class Explorer:
     Parameters
     ----------
     model : fitted learner
-        Any of the library; what it keeps of its training samples is shown.
+        A learner of the library, shown with its training samples if it keeps them.
     X : data, optional
-        Other samples to show.
+        Samples to show in place of the training samples.
     y : array-like, optional
         Their targets.
     shape : (int, int) or None, default=None
-        Height and width of pictures, where rows of numbers are some. None: square pictures are recognised.
+        Height and width, if rows of numbers are pictures. None: square pictures are recognised.
 
     Examples
     --------
@@ -112,7 +112,7 @@ class Explorer:
 
     @cached_property
     def _anchors(self) -> Data:
-        """The objects that the terms of explanations belong to; None where these are no samples."""
+        """The objects to which the terms of explanations belong; None if they are no samples."""
         try:
             return points_of(self._function, _kept(self.model)[1])
         except (AttributeError, ValueError):
@@ -120,7 +120,7 @@ class Explorer:
 
     @cached_property
     def _shared(self) -> bool:
-        """Are these objects the samples that are shown, in the same order?"""
+        """Are these objects the shown samples, in the same order?"""
         anchors = self._anchors
         same = anchors is not None and self.own and self.n == self.total
         return same and (anchors.shape[0] if hasattr(anchors, "shape") else count(anchors)) == self.n
@@ -134,7 +134,7 @@ class Explorer:
     # -- the map ------------------------------------------------------------------------------------------------------
     @cached_property
     def chart(self) -> Chart:
-        """Where the samples are."""
+        """The map of the samples."""
         model = self.model
         if isinstance(model, KernelAutoencoder):
             codes, words, back = (
@@ -159,7 +159,7 @@ class Explorer:
         return Chart(codes, words, components, NearestInverse(codes, objects), "the nearest sample on the map")
 
     def overview(self) -> Answer:
-        """What the page shows first: the map and its colours."""
+        """The first view of the page: the map and its colours."""
         return {
             "title": type(self.model).__name__,
             "kernel": self._words,
@@ -182,7 +182,7 @@ class Explorer:
         """The kernel as code, or the kernels of a stack by name."""
         tuned = _tuned(self.model, self._kernel)
         if len(tuned) > 1:
-            return f"a stack of {', '.join(own.words for own in tuned)}"
+            return f"a stack of {', '.join(one.words for one in tuned)}"
         return kernel_words(tuned[0].kernel if tuned else getattr(self.model, "kernel_", self._kernel))[:200]
 
     @property
@@ -208,22 +208,22 @@ class Explorer:
 
     @cached_property
     def colours(self) -> dict[str, Answer]:
-        """What points can be coloured by: numbers, or classes."""
-        found: dict[str, Answer] = {}
+        """The numbers or classes by which points can be coloured."""
+        colours: dict[str, Answer] = {}
         if self.y is not None:
-            found["target"] = _colour(self.y)
+            colours["target"] = _colour(self.y)
         error = self._errors()
         if error is not None:
-            found["error"] = {"numbers": error[0], "words": error[1]}
+            colours["error"] = {"numbers": error[0], "words": error[1]}
         try:
             with quietly():
-                found["support"] = {"numbers": self.model.support(self.X), "words": "support by the training samples"}
-        except (ValueError, AttributeError):  # of Gram matrices, and of functions without points
+                colours["support"] = {"numbers": self.model.support(self.X), "words": "support by the training samples"}
+        except (ValueError, AttributeError):  # Gram matrices, and functions without points, have no support
             pass
-        return found
+        return colours
 
     def _errors(self) -> tuple[np.ndarray, str] | None:
-        """How wrong the model is about each sample: by leave-one-out for those it has seen."""
+        """The errors of the model for all samples and their meaning; training samples have leave-one-out errors."""
         model = self.model
         if isinstance(model, KernelAutoencoder):
             return model.reconstruction_error(self.X), "squared error of the reconstruction"
@@ -243,14 +243,14 @@ class Explorer:
         return errors.reshape(self.n, -1).max(1), "size of the error"
 
     def draw(self, i: int, *, anchor: bool = False) -> Drawing:
-        """A sample, or with ``anchor`` one of the objects that terms of explanations belong to."""
+        """The drawing of a sample, or with ``anchor`` of an object to which a term of explanations belongs."""
         X = self._anchors if anchor and not self._shared else self.X
         if X is None or not 0 <= i < (X.shape[0] if hasattr(X, "shape") else count(X)):
             raise ValueError(f"There is no sample {i}.")
         return self.drawings.draw(i if self.pairwise else item_of(X, i))
 
     def decode(self, places: Sequence[Sequence[float]]) -> list[Drawing]:
-        """The objects at places of the map."""
+        """Drawings of the objects at places of the map."""
         codes = np.asarray(places, float)
         if codes.ndim != 2 or codes.shape[1] != self.chart.codes.shape[1] or not np.isfinite(codes).all():
             raise ValueError(f"A place has {self.chart.codes.shape[1]} finite coordinates; got shape {codes.shape}.")
@@ -273,14 +273,14 @@ class Explorer:
 
     # -- reasons ------------------------------------------------------------------------------------------------------
     def explain(self, i: int) -> Answer:
-        """Why the model says what it says of a sample, with its drawing and what of it can be edited."""
+        """The reasons of the model for a sample, with the sample as a form if it can be edited."""
         if not 0 <= i < self.n:
             raise ValueError(f"There is no sample {i}; there are {self.n}.")
         answer = self._reasons(take(self.X, torch.tensor([i])))[0]
         return answer | {"edit": None if self.pairwise else self.drawings.editable(item_of(self.X, i))}
 
     def ask(self, edited: object, like: int) -> Answer:
-        """What the model says of an edited sample: where it is on the map, and why."""
+        """The reasons of the model for an edited sample, with its drawing and its place on the map."""
         if not 0 <= like < self.n or not self.editable:
             raise ValueError("There is no such sample, or it cannot be edited.")
         X = self.drawings.read(edited, item_of(self.X, like))
@@ -312,22 +312,22 @@ class Explorer:
             with quietly():
                 why = self.model.explain(X, top=KEPT)
         except (ValueError, AttributeError) as error:
-            return [own | {"silent": str(error)} for own in predicted]
+            return [prediction | {"silent": str(error)} for prediction in predicted]
         support = self._support(X)
         return [
-            own | {"support": None if support is None else support[k], **self._terms(why, k)}
-            for k, own in enumerate(predicted)
+            prediction | {"support": None if support is None else support[k], **self._terms(why, k)}
+            for k, prediction in enumerate(predicted)
         ]
 
     def _support(self, X: Data) -> np.ndarray | None:
         if "support" not in self.colours:
             return None
         with quietly():
-            found: np.ndarray = self.model.support(X)
-        return found
+            support: np.ndarray = self.model.support(X)
+        return support
 
     def _predictions(self, X: Data) -> list[Answer]:
-        """What is predicted, in words, with the probabilities of classes."""
+        """The predictions as numbers or texts, with the probabilities of classes."""
         n = X.shape[0] if hasattr(X, "shape") else count(X)
         if not self.supervised:
             return [{} for _ in range(n)]
@@ -338,7 +338,7 @@ class Explorer:
         return [{"prediction": answers[k] if _is_number(answers[k]) else str(answers[k])[:200]} for k in range(n)]
 
     def _terms(self, why: Explanation, k: int) -> Answer:
-        """The largest terms of one output: of the class that is predicted, or of the first output."""
+        """The largest terms of one output, which is the predicted class or the first output."""
         assert why.numbers is not None
         several = why.prediction.ndim == 2
         output = int(why.prediction[k].argmax()) if several and self.classes is not None else 0
@@ -366,7 +366,7 @@ class Explorer:
     # -- the kernel ---------------------------------------------------------------------------------------------------
     @cached_property
     def tuning(self) -> Tuning | None:
-        """The kernels with their Gram matrices, spectra and sliders; None where there is no scalar kernel."""
+        """The kernels with their Gram matrices, spectra and sliders; None without a scalar kernel."""
         tuned = _tuned(self.model, self._kernel)
         return None if not tuned else Tuning(tuned, self.X, self._how, self._targets())
 
@@ -374,8 +374,8 @@ class Explorer:
         if self.y is None or not self.supervised or self.y.ndim > 2:
             return None
         options = self.model._training_samples.options if self.own else {}
-        chosen = {name: None if options.get(own) is None else np.asarray(options[own])[self.rows]
-                  for name, own in (("weights", "sample_weight"), ("groups", "groups"))}  # fmt: skip
+        chosen = {name: None if options.get(option) is None else np.asarray(options[option])[self.rows]
+                  for name, option in (("weights", "sample_weight"), ("groups", "groups"))}  # fmt: skip
         intercept = bool(getattr(self.model, "fit_intercept", True))
         if self.classes is not None:
             labels = np.searchsorted(self.model.classes_, self.y).clip(max=len(self.classes) - 1)
@@ -385,7 +385,7 @@ class Explorer:
         return LeftOutTargets(np.asarray(self.y, float).reshape(self.n, -1), None, intercept=intercept, **chosen)
 
     def tune(self, which: int = 0, factors: Mapping[str, float] | None = None, alpha: float | None = None) -> Answer:
-        """The Gram matrix, its spectrum and leave-one-out errors, where numbers of a kernel are multiplied."""
+        """The Gram matrix, its spectrum and leave-one-out errors, for numbers of a kernel times these factors."""
         if self.tuning is None:
             raise ValueError(f"{type(self.model).__name__} has no scalar kernel of its samples.")
         return self.tuning.view(which, dict(factors or {}), alpha)
@@ -397,7 +397,7 @@ class Explorer:
         Parameters
         ----------
         path : path
-            The file, ``"page.html"`` for instance. Of more than 800 samples, as many evenly spaced ones are in it.
+            The file, ``"page.html"`` for instance. It shows at most 800 samples, evenly spaced.
 
         Returns
         -------
@@ -409,15 +409,16 @@ class Explorer:
         return target
 
     def _everything(self) -> Answer:
-        """All that a page without a server can show."""
+        """The data of a page without a server."""
         rows = evenly_spaced(self.n, EXPORTED)
         X, chart = take(self.X, torch.from_numpy(rows)), self.chart
         overview = self.overview() | self._thinned(rows)
         reasons = self._reasons(X)
         if overview["interval"]:
-            reasons = [own | {"interval": ends} for own, ends in zip(reasons, self._intervals(X), strict=True)]
-        named = {int(t["i"]) for own in reasons for t in own.get("terms", [])}  # type: ignore[attr-defined]
-        named |= {int(i) for own in reasons for i in own.get("neighbours", [])}  # type: ignore[attr-defined]
+            pairs = zip(reasons, self._intervals(X), strict=True)
+            reasons = [reason | {"interval": ends} for reason, ends in pairs]
+        named = {int(t["i"]) for reason in reasons for t in reason.get("terms", [])}  # type: ignore[attr-defined]
+        named |= {int(i) for reason in reasons for i in reason.get("neighbours", [])}  # type: ignore[attr-defined]
         whole = self._anchors is None or reasons[0].get("kind") == "features" or (self._shared and len(rows) == self.n)
         grid = chart.grid(GRID if self.drawings.kind in ("picture", "curve") else COARSE)
         axes = range(min(chart.codes.shape[1], WALKS))
@@ -436,7 +437,7 @@ class Explorer:
     def _thinned(self, rows: np.ndarray) -> Answer:
         """The map and its colours for some of the points."""
         places = {"codes": self.chart.codes[rows], "words": self.chart.words, "back": self.chart.back}
-        colours = {name: own | {"numbers": np.asarray(own["numbers"])[rows]} for name, own in self.colours.items()}
+        colours = {name: c | {"numbers": np.asarray(c["numbers"])[rows]} for name, c in self.colours.items()}
         pictures = None
         if self.drawings.kind == "picture":
             small = [self.drawings.thumbnail(self.X[i]) for i in rows]
@@ -446,7 +447,7 @@ class Explorer:
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Without warnings, which a page has no place for: intervals that are infinite are shown so."""
+    """A context without warnings, for which a page has no place; it shows infinite intervals as such."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -454,7 +455,7 @@ def quietly() -> Iterator[None]:
 
 # -- parts of a model -------------------------------------------------------------------------------------------------
 def _levels_chart(model: DeepKernelPCA, X: Data) -> Chart:
-    """The components of the last level that has two of them, or of the last."""
+    """The chart of the components of the last level that has at least two, or else of the last level."""
     sizes = list(model.n_components_)
     level = next((j for j in reversed(range(len(sizes))) if sizes[j] > 1), len(sizes) - 1)
 
@@ -468,40 +469,41 @@ def _levels_chart(model: DeepKernelPCA, X: Data) -> Chart:
 
 
 def _kept(model: Any) -> tuple[TrainingSamples | None, Data]:
-    """The training samples with their targets, and their inputs, where a model keeps them."""
+    """The training samples with their targets, and their inputs, if a model keeps them."""
     try:
         return model._training_samples, model._fitted_inputs()
-    except ValueError:  # of a light model
+    except ValueError:  # a light model keeps none
         return None, None
 
 
 def _scalar(kernel: object) -> Kernel | None:
+    """The scalar kernel in a decomposable kernel, or a scalar kernel itself; None for others."""
     kernel = kernel.kernel if isinstance(kernel, Decomposable) else kernel
     return kernel if isinstance(kernel, Kernel) else None
 
 
 def _tuned(model: Any, kernel: Kernel | None) -> list[Tuned]:
     """The kernels of a stack with their weights, the heaviest first, or the only one."""
-    members = [(_scalar(own.kernel), own) for own in getattr(model, "members_", ())]
-    found = [
-        Tuned(scalar, float(own.alpha), float(np.mean(own.weights)))
-        for scalar, own in members
-        if scalar is not None and np.any(own.weights)
+    members = [(_scalar(member.kernel), member) for member in getattr(model, "members_", ())]
+    tuned = [
+        Tuned(scalar, float(member.alpha), float(np.mean(member.weights)))
+        for scalar, member in members
+        if scalar is not None and np.any(member.weights)
     ]
-    if found:
-        return sorted(found, key=lambda own: -own.weight)
-    own = _scalar(getattr(model, "kernel_", None)) or kernel
+    if tuned:
+        return sorted(tuned, key=lambda one: -one.weight)
+    single = _scalar(getattr(model, "kernel_", None)) or kernel
     alpha = float(np.mean(getattr(model, "alpha_", 1e-3)))
-    return [] if own is None else [Tuned(own, alpha if alpha > 0 else 1e-3)]
+    return [] if single is None else [Tuned(single, alpha if alpha > 0 else 1e-3)]
 
 
 def _checked_targets(y: Data, total: int, rows: np.ndarray) -> np.ndarray | None:
-    """LeftOutTargets of the samples that are shown; None where they are no arrays."""
+    """The targets of the shown samples; None if they are no array."""
     if y is None:
         return None
     try:
         values = np.asarray(y)
-    except ValueError:  # of objects of different lengths
+    except ValueError:  # objects of different lengths
         return None
     if len(values) != total:
         raise ValueError(f"X has {total} samples and y has {len(values)}.")
@@ -509,7 +511,7 @@ def _checked_targets(y: Data, total: int, rows: np.ndarray) -> np.ndarray | None
 
 
 def _colour(y: np.ndarray) -> Answer:
-    """LeftOutTargets as numbers, or as classes with their names."""
+    """Targets as colours: numbers, or classes with their names."""
     first = y if y.ndim == 1 else y.reshape(len(y), -1)[:, 0]
     whole = first.dtype.kind in "biu" or (first.dtype.kind == "f" and bool((first == np.round(first)).all()))
     names, numbers = np.unique(first.astype(str) if first.dtype.kind not in "biuf" else first, return_inverse=True)

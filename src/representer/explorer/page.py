@@ -1,4 +1,4 @@
-"""The page: one file of HTML, one of style, one of script; with the data inside where there is no server."""
+"""The page of the explorer: a file of HTML, one of style and one of script, or all in one with the data."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ POLICY = f"{HEADER}base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 
 def part(name: str) -> str:
-    """One of the files of the page."""
+    """The text of a file of the page."""
     return resources.files("representer.explorer").joinpath(name).read_text(encoding="utf-8")
 
 
 def as_json(value: object) -> str:
-    """Records of arrays and numbers as JSON; what is no number there is null.
+    """Records of arrays and numbers as JSON, with null for NaN and infinity.
 
     Examples
     --------
@@ -32,12 +32,13 @@ def as_json(value: object) -> str:
 
 
 def _plain(value: object) -> object:
+    """A value of the types of JSON."""
     if isinstance(value, dict):
-        return {str(key): _plain(own) for key, own in value.items()}
+        return {str(key): _plain(entry) for key, entry in value.items()}
     if isinstance(value, np.ndarray):
         return _plain(value.tolist())
     if isinstance(value, list | tuple):
-        return [_plain(own) for own in value]
+        return [_plain(entry) for entry in value]
     if isinstance(value, np.generic):
         return _plain(value.item())
     if isinstance(value, float):
@@ -46,15 +47,15 @@ def _plain(value: object) -> object:
 
 
 def standalone(data: dict[str, object]) -> str:
-    """The page in one file: style, script and data inside, and a policy that runs and asks for nothing else."""
+    """The page in one file, with style, script and data inside, and a policy that allows nothing else."""
     style, script = part("page.css"), part("page.js")
     allowed = f"default-src 'none'; script-src {_digest(script)}; style-src {_digest(style)}; img-src data:"
     policy = f'<meta http-equiv="Content-Security-Policy" content="{allowed}">'
-    # In a script element only "<" could end it; in JSON it may be written as an escape.
+    # Only "<" could end the script element; JSON may write it as an escape.
     text = as_json(data).replace("<", "\\u003c")
     page = part("page.html").replace('<link rel="stylesheet" href="page.css">', f"{policy}<style>{style}</style>")
-    own = f'<script type="application/json" id="data">{text}</script><script type="module">{script}</script>'
-    return page.replace('<script type="module" src="page.js"></script>', own)
+    inline = f'<script type="application/json" id="data">{text}</script><script type="module">{script}</script>'
+    return page.replace('<script type="module" src="page.js"></script>', inline)
 
 
 def _digest(text: str) -> str:

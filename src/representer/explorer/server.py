@@ -1,4 +1,4 @@
-"""The page served to this machine alone: one address with a random token, one origin, nothing from elsewhere."""
+"""A server of the page for this machine alone: one address with a random token, one origin, nothing from elsewhere."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
 HOST = "127.0.0.1"
-SIZE_LIMIT = 1_000_000  # bytes of a question
+SIZE_LIMIT = 1_000_000  # the largest number of bytes of a question
 HEADERS = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
@@ -32,7 +32,7 @@ Question = dict[str, object]
 
 
 def questions(explorer: Explorer) -> dict[str, Callable[[Question], object]]:
-    """What the page may ask, by name."""
+    """The questions that the page may ask, by name."""
     return {
         "overview": lambda q: explorer.overview(),
         "drawing": lambda q: explorer.draw(_whole(q, "i"), anchor=bool(q.get("anchor"))),
@@ -84,7 +84,7 @@ def _alpha(question: Question) -> float | None:
 
 
 def application(explorer: Explorer, token: str, hosts: tuple[str, ...]) -> Starlette:
-    """The server: every address begins with the token, every request names one of the hosts."""
+    """The server application, where every address begins with the token and every request names one of the hosts."""
     try:
         from starlette.applications import Starlette
         from starlette.concurrency import run_in_threadpool
@@ -95,10 +95,10 @@ def application(explorer: Explorer, token: str, hosts: tuple[str, ...]) -> Starl
             "The explorer needs starlette and uvicorn; install them with: pip install 'representer[app]'.",
             name=error.name,
         ) from error
-    known = questions(explorer)
+    answers = questions(explorer)
 
     def refused(request: Request) -> Response | None:
-        """Why a request is not answered: another host, another site, another token."""
+        """The refusal of a request by another host, another site or another token; None if it is answered."""
         if request.headers.get("host", "") not in hosts:
             return PlainTextResponse("This host is not served.", 403, HEADERS)
         origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site", "none")
@@ -126,7 +126,7 @@ def application(explorer: Explorer, token: str, hosts: tuple[str, ...]) -> Starl
         return Response(part(name), media_type=KINDS[name])
 
     async def ask(request: Request) -> Response:
-        answer = known.get(request.path_params["name"])
+        answer = answers.get(request.path_params["name"])
         if answer is None:
             return PlainTextResponse("There is no such question.", 404)
         if int(request.headers.get("content-length") or 0) > SIZE_LIMIT:
@@ -154,11 +154,11 @@ def serve(explorer: Explorer, *, port: int = 0, browser: bool = True) -> None:
     Parameters
     ----------
     explorer : Explorer
-        What the page shows.
+        The explorer that the page shows.
     port : int, default=0
-        Where; 0 is a free one.
+        The port; 0 is a free one.
     browser : bool, default=True
-        Open the address in a browser?
+        Is the address opened in a browser?
     """
     token = secrets.token_urlsafe(24)
     with socket.socket() as listener:

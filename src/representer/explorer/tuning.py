@@ -1,4 +1,4 @@
-"""What a kernel sees of samples, and what leave-one-out says of other numbers in it: one eigendecomposition each."""
+"""The Gram matrix and spectrum of a kernel, and leave-one-out errors with other numbers in it."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from representer.systems.base import Groups
 from representer.systems.exact import GramInverse, Known, spectrum_beside_constants
 from representer.values import Positive
 
-# Samples that leave-one-out is computed for while a slider moves, and those in the picture of the Gram matrix.
+# The numbers of samples for leave-one-out while a slider moves, and in the picture of the Gram matrix.
 ROWS, SHOWN_ROWS = 600, 240
 # Decades to each side of the fitted alpha, and steps in each of them.
 DECADES, STEPS = 5, 4
-# Kernels with more numbers than these have a slider for the first ones.
+# Kernels with more numbers than this have sliders for the first ones.
 MOST_SLIDERS = 6
 
 
@@ -40,14 +40,14 @@ class Tuned:
 
     @property
     def words(self) -> str:
-        """Its name, and its weight in a stack."""
+        """The name of the kernel, and its weight in a stack."""
         name = type(seen_inside(self.kernel)[0]).__name__
         return name if self.weight >= 1.0 else f"{name}, weight {self.weight:.2f}"
 
 
 @dataclass(frozen=True)
 class LeftOutTargets:
-    """What leave-one-out predicts: numbers (n, p), or indicators of classes, with the groups left out together."""
+    """The targets of leave-one-out, numbers (n, p) or indicators of classes, with the groups left out together."""
 
     Y: np.ndarray
     classes: tuple[str, ...] | None = None
@@ -56,13 +56,13 @@ class LeftOutTargets:
     intercept: bool = True
 
     def rows(self, index: np.ndarray) -> LeftOutTargets:
-        """Those of some samples."""
+        """The targets of the samples with these numbers."""
         weights = None if self.weights is None else self.weights[index]
         groups = None if self.groups is None else self.groups[index]
         return LeftOutTargets(self.Y[index], self.classes, weights, groups, self.intercept)
 
     def error(self, predictions: np.ndarray) -> float:
-        """The root mean squared error, or the share of samples whose class has not the largest value."""
+        """The root mean squared error, or the share of samples for which another class has the largest value."""
         if self.classes is not None:
             return float(np.mean(predictions.argmax(1) != self.Y.argmax(1)))
         return float(np.sqrt(np.mean((predictions - self.Y) ** 2)))
@@ -70,18 +70,18 @@ class LeftOutTargets:
 
 @dataclass(frozen=True)
 class Tuning:
-    """The kernels of a model on samples: Gram matrix, spectrum, leave-one-out at other numbers.
+    """The kernels of a model on samples, with Gram matrices, spectra, and leave-one-out errors at other numbers.
 
     Parameters
     ----------
     tuned : sequence of Tuned
-        The kernels; one, or those of a stack by their weights.
+        The kernel, or the kernels of a stack in the order of their weights.
     X : data
         Samples, unprepared.
     how : Representation
-        How arrays become tensors.
+        The representation of arrays as tensors.
     targets : LeftOutTargets or None
-        None: there is nothing to predict.
+        The targets; None if there is nothing to predict.
     """
 
     tuned: Sequence[Tuned]
@@ -92,27 +92,26 @@ class Tuning:
 
     @cached_property
     def numbers(self) -> np.ndarray:
-        """The numbers of the samples that are looked at."""
+        """The numbers of the samples that are used."""
         n = self.X.shape[0] if hasattr(self.X, "shape") else count(self.X)
-        known = np.arange(n)
+        observed = np.arange(n)
         if self.targets is not None:
-            known = known[np.isfinite(self.targets.Y).all(1)]
-        return known[evenly_spaced(len(known), ROWS)]
+            observed = observed[np.isfinite(self.targets.Y).all(1)]
+        return observed[evenly_spaced(len(observed), ROWS)]
 
     @cached_property
-    def _some(self) -> Data:
+    def _used_samples(self) -> Data:
         return take(self.X, torch.from_numpy(self.numbers))
 
     @cached_property
-    def _known(self) -> LeftOutTargets | None:
+    def _used_targets(self) -> LeftOutTargets | None:
         return None if self.targets is None else self.targets.rows(self.numbers)
 
     @cached_property
     def order(self) -> np.ndarray:
-        """Which samples are shown, in the order of a tree that joins those that the first kernel finds alike."""
-        own = self.tuned[0]
+        """The samples that are shown, in the order of a tree that joins samples which the first kernel finds alike."""
         shown = evenly_spaced(len(self.numbers), SHOWN_ROWS)
-        K = plain(self._gram(own.kernel).double())[np.ix_(shown, shown)]
+        K = plain(self._gram(self.tuned[0].kernel).double())[np.ix_(shown, shown)]
         if len(shown) < 3:
             return shown
         root = np.sqrt(np.maximum(np.diag(K), np.finfo(float).tiny))
@@ -122,9 +121,9 @@ class Tuning:
         return shown[leaves_list(tree)]
 
     def _gram(self, kernel: Kernel) -> Tensor:
-        own = adapted(kernel, self.how)
+        kernel = adapted(kernel, self.how)
         with torch.no_grad():
-            return own._gram(self.how.inputs(own, self._some), None)
+            return kernel._gram(self.how.inputs(kernel, self._used_samples), None)
 
     def sliders(self, which: int) -> list[str]:
         """The positive numbers of a kernel that can be moved."""
@@ -148,59 +147,59 @@ class Tuning:
         return new
 
     def _spectrum(self, which: int, factors: Mapping[str, float]) -> tuple[Known, Tensor]:
-        """The spectrum of the rooted, centred Gram matrix, and that matrix itself; the last one is remembered."""
+        """The spectrum of the weighted and centred Gram matrix, and the Gram matrix; the last pair is remembered."""
         key = (which, tuple(sorted(factors.items())))
-        found = self._memory.get("last")
-        if found is None or found[0] != key:
+        last = self._memory.get("last")
+        if last is None or last[0] != key:
             gram = self._gram(self.changed(which, factors)).double()
-            intercept = self._known is not None and self._known.intercept
-            known = spectrum_beside_constants(gram.clone(), self._root(gram), intercept=intercept)
-            found = self._memory["last"] = (key, known, gram)
-        return found[1], found[2]
+            intercept = self._used_targets is not None and self._used_targets.intercept
+            spectrum = spectrum_beside_constants(gram.clone(), self._root(gram), intercept=intercept)
+            last = self._memory["last"] = (key, spectrum, gram)
+        return last[1], last[2]
 
     def _root(self, like: Tensor) -> Tensor:
         """The roots of the weights, which have mean 1."""
-        weights = None if self._known is None else self._known.weights
+        weights = None if self._used_targets is None else self._used_targets.weights
         if weights is None:
             return like.new_ones(len(like))
-        own = torch.as_tensor(np.asarray(weights, float).reshape(len(like), -1)[:, 0], dtype=like.dtype)
-        return (own / own.mean()).sqrt()
+        column = torch.as_tensor(np.asarray(weights, float).reshape(len(like), -1)[:, 0], dtype=like.dtype)
+        return (column / column.mean()).sqrt()
 
     def left_out(self, which: int, factors: Mapping[str, float], alphas: Sequence[float]) -> list[np.ndarray]:
-        """What ridge regression without each sample, or its group, predicts of it, (n, p) for each alpha."""
-        targets = self._known
+        """The predictions (n, p) of ridge regression without each sample, or its group, for each alpha."""
+        targets = self._used_targets
         assert targets is not None
         (spectrum, constants), gram = self._spectrum(which, factors)
         Y = torch.as_tensor(targets.Y, dtype=gram.dtype)
         blocks = None if targets.groups is None else list(Groups.of(targets.groups, gram.device).members)
-        root, found = self._root(gram), []
+        root, predictions = self._root(gram), []
         for alpha in alphas:
             inverse = GramInverse(spectrum, gram.new_tensor(len(Y) * alpha), root, constants)
-            found.append(plain(Y - inverse.residuals(inverse.solve(Y), blocks)))
-        return found
+            predictions.append(plain(Y - inverse.residuals(inverse.solve(Y), blocks)))
+        return predictions
 
     def alphas(self, which: int) -> np.ndarray:
         """The values of alpha that are offered."""
         return self.tuned[which].alpha * 10.0 ** (np.arange(-DECADES * STEPS, DECADES * STEPS + 1) / STEPS)
 
     def view(self, which: int, factors: Mapping[str, float], alpha: float | None = None) -> dict[str, object]:
-        """What the page shows of a kernel with other numbers."""
+        """The view of a kernel with other numbers on the page."""
         if not 0 <= which < len(self.tuned):
             raise ValueError(f"There is no kernel {which}; there are {len(self.tuned)}.")
-        own = self.tuned[which]
-        alpha = own.alpha if alpha is None else alpha
+        tuned = self.tuned[which]
+        alpha = tuned.alpha if alpha is None else alpha
         if not (np.isfinite(alpha) and alpha > 0):
             raise ValueError(f"alpha must be positive; got {alpha}.")
         kernel = self.changed(which, factors)
-        known, gram = self._spectrum(which, factors)
-        values = _eigenvalues(known) / len(gram)
+        spectrum, gram = self._spectrum(which, factors)
+        values = _eigenvalues(spectrum) / len(gram)
         answer: dict[str, object] = {
             "kernels": [t.words for t in self.tuned],
             "which": which,
             "code": kernel_words(kernel),
             "sliders": self._numbers(which, kernel, factors),
             "alpha": alpha,
-            "fitted_alpha": own.alpha,
+            "fitted_alpha": tuned.alpha,
             "rows": len(self.numbers),
             "of": self.X.shape[0] if hasattr(self.X, "shape") else count(self.X),
             "gram": _picture(plain(gram)[np.ix_(self.order, self.order)]),
@@ -208,7 +207,7 @@ class Tuning:
             "spectrum": values,
             "dimension": effective_dimension(values, alpha),
         }
-        if self._known is not None:
+        if self._used_targets is not None:
             answer |= self._errors(which, factors, alpha)
         return answer
 
@@ -220,13 +219,13 @@ class Tuning:
         ]
 
     def _errors(self, which: int, factors: Mapping[str, float], alpha: float) -> dict[str, object]:
-        targets, alphas = self._known, self.alphas(which)
+        targets, alphas = self._used_targets, self.alphas(which)
         assert targets is not None
         *path, here = self.left_out(which, factors, [*alphas, alpha])
         classes = targets.classes is not None
         return {
             "alphas": alphas,
-            "errors": [targets.error(found) for found in path],
+            "errors": [targets.error(predictions) for predictions in path],
             "error": targets.error(here),
             "measure": "share of wrong classes" if classes else "root mean squared error",
             "targets": None if classes else targets.Y[:, 0],
@@ -236,9 +235,9 @@ class Tuning:
         }
 
 
-def _eigenvalues(known: Known) -> np.ndarray:
+def _eigenvalues(spectrum_and_constants: Known) -> np.ndarray:
     """The eigenvalues, the largest first, without the one that stands for constants beside a centred matrix."""
-    spectrum, constants = known
+    spectrum, constants = spectrum_and_constants
     values = plain(spectrum.values)
     if constants is not None and float(constants.level) > 0:
         values = np.delete(values, int((spectrum.vectors.mT @ constants.basis)[:, 0].abs().argmax()))

@@ -1,1 +1,1 @@
-"""What a fitted function says of itself: how much it keeps, how sure it is, between which bounds it lies."""
+"""Questions to a fitted function: why it predicts what it does, how sure it is, and what it lost or kept."""

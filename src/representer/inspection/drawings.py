@@ -1,4 +1,4 @@
-"""Objects drawn as what they are, as small pieces of HTML: molecules, pictures, curves, strings, graphs, records.
+"""Drawings of molecules, pictures, curves, strings, graphs and records as small pieces of HTML.
 
 Texts of users are escaped, and nothing in a drawing is an address or a script.
 """
@@ -22,15 +22,15 @@ from representer.inspection.relevance import has_inside, reads_molecules
 from representer.kernels import Functional, as_graph, is_graph, is_molecule
 from representer.samples import Data, Records, count, plain
 
-SIDE = 110  # of a drawing, in pixels
-LONGEST = 120  # characters of a text that are shown
-# Rows of vectors are pictures if there are at least so many entries, on a square, and the correlation of those beside
-# each other is so much above that of all.
+SIDE = 110  # the side of a drawing in pixels
+LONGEST = 120  # the largest number of shown characters of a text
+# Vectors are pictures if they have at least LEAST_PIXELS entries, which fill a square, and the correlation of
+# neighbours exceeds that of all entries by ALIKE.
 LEAST_PIXELS, ALIKE = 49, 0.15
-LOOKED_AT = 200
-SHOWN_NUMBERS = 8  # of a vector
+LOOKED_AT = 200  # the number of vectors that are checked
+SHOWN_NUMBERS = 8  # the number of shown entries of a vector
 SHORTEST_MATCH = 2
-UP, DOWN = (0, 114, 178), (213, 94, 0)  # what raises and what lowers a prediction, as in bars
+UP, DOWN = (0, 114, 178), (213, 94, 0)  # the colours of parts that raise and that lower a prediction, as in bars
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,9 @@ class Gallery:
     Parameters
     ----------
     queries, points : data
-        As they are stored.
+        Queries and points in their stored form.
     kind : {"picture", "molecule", "vector", "other"}
-        What vectors or strings are; everything else says it itself.
+        The kind of vectors or strings; other objects show theirs by their type.
     """
 
     queries: Data
@@ -51,7 +51,7 @@ class Gallery:
 
     @classmethod
     def of(cls, kernel: Any, queries: Data, points: Data) -> Gallery:
-        """What the kernel and the points say about what they are."""
+        """The gallery with the kind that the kernel and the points suggest."""
         if reads_molecules(kernel):
             return cls(queries, points, "molecule")
         if are_pictures(points):
@@ -59,7 +59,7 @@ class Gallery:
         return cls(queries, points, "vector" if kernel.domain == "vectors" and not is_curved(kernel) else "other")
 
     def __getitem__(self, rows: Any) -> Gallery:
-        """Some of the queries."""
+        """The gallery of some of the queries."""
         if isinstance(self.queries, np.ndarray | Records):
             return Gallery(self.queries[rows], self.points, self.kind)
         numbers = np.arange(count(self.queries))[rows]
@@ -67,9 +67,9 @@ class Gallery:
 
     def html(self, query: int, numbers: Sequence[int]) -> str:
         """A query beside the points with these numbers."""
-        own = self.queries[query]
-        texts = [("query", self._drawn(own, None))]
-        texts += [(f"sample {i}", self._drawn(self.points[int(i)], own)) for i in numbers]
+        item = self.queries[query]
+        texts = [("query", self._drawn(item, None))]
+        texts += [(f"sample {i}", self._drawn(self.points[int(i)], item)) for i in numbers]
         cells = "".join(
             f"<figure style='margin:0;max-width:{2 * SIDE}px;overflow-wrap:anywhere'>{drawing}"
             f"<figcaption style='font-size:.8em;opacity:.7'>{escape(name)}</figcaption></figure>"
@@ -78,7 +78,7 @@ class Gallery:
         return f"<div style='display:flex;flex-wrap:wrap;gap:1em;align-items:end'>{cells}</div>"
 
     def coloured(self, query: int, values: np.ndarray) -> str:
-        """A query whose parts, atoms or characters, have a colour by what they add."""
+        """A query whose atoms or characters are coloured by their effects."""
         item = self.queries[query]
         if is_molecule(item) or self.kind == "molecule":
             return molecule_html(item, values)
@@ -95,7 +95,7 @@ class Gallery:
 
 
 def item_html(item: Any, other: Any = None) -> str:
-    """Anything, drawn as what it is; of a string, what it has in common with another one is marked."""
+    """Any object, drawn by its type; a string has marks where it matches another one."""
     item = plain(item) if hasattr(item, "detach") else item
     if is_molecule(item):
         return molecule_html(item)
@@ -130,7 +130,7 @@ def short(value: Any) -> str:
 
 # -- strings ----------------------------------------------------------------------------------------------------------
 def string_html(text: str, other: str | None = None, values: np.ndarray | None = None) -> str:
-    """A string; marked where it matches another one, or coloured by a value for each character.
+    """A string with marks where it matches another one, or coloured by a value for each character.
 
     Examples
     --------
@@ -165,9 +165,9 @@ def _colour(share: float) -> str:
 
 # -- molecules --------------------------------------------------------------------------------------------------------
 def molecule_html(molecule: Any, values: np.ndarray | None = None, side: int = 2 * SIDE) -> str:
-    """A molecule by RDKit, on a transparent ground; with values of atoms, what raises is blue and what lowers is red.
+    """A molecule drawn by RDKit; with values of atoms, those that raise a prediction are blue, the others red.
 
-    Without RDKit, or of what it cannot read, it is the text.
+    The text of the molecule takes the place of the drawing without RDKit, or if RDKit cannot read it.
     """
     try:
         svg = _drawn_molecule("MolDraw2DSVG", molecule, values, side)
@@ -177,7 +177,7 @@ def molecule_html(molecule: Any, values: np.ndarray | None = None, side: int = 2
 
 
 def molecule_png(molecule: Any, values: np.ndarray | None = None, side: int = 400) -> bytes:
-    """The same as a PNG file, for figures: ``pyplot.imread(io.BytesIO(...))`` reads it."""
+    """The drawing of a molecule as a PNG file for figures, which ``pyplot.imread(io.BytesIO(...))`` reads."""
     png = _drawn_molecule("MolDraw2DCairo", molecule, values, side)
     if png is None:
         raise ValueError(f"RDKit cannot read {short(molecule)!r}.")
@@ -185,18 +185,18 @@ def molecule_png(molecule: Any, values: np.ndarray | None = None, side: int = 40
 
 
 def _drawn_molecule(kind: str, molecule: Any, values: np.ndarray | None, side: int) -> Any:
-    """What a drawer of RDKit makes of a molecule with colours by values of atoms; None of what it cannot read."""
+    """A molecule with colours by values of atoms, drawn by RDKit; None if RDKit cannot read it."""
     from rdkit import Chem, rdBase
     from rdkit.Chem.Draw import rdMolDraw2D
 
-    with rdBase.BlockLogs():  # of what it cannot read
+    with rdBase.BlockLogs():  # texts that RDKit cannot read are no error here
         read: Any = Chem.MolFromSmiles(molecule) if isinstance(molecule, str) else Chem.Mol(molecule)
     if read is None:
         return None
     drawer = getattr(rdMolDraw2D, kind)(side, side * 3 // 4)
     options: Any = drawer.drawOptions()
     options.clearBackground = False
-    # Legible on light and on dark pages: what has no colour of its own is grey.
+    # Atoms without a colour are grey, which is legible on light and on dark pages.
     options.updateAtomPalette(dict.fromkeys((-1, 0, 1, 6), (0.5, 0.5, 0.5)))
     colours: dict[int, tuple[float, ...]] = {}
     if values is not None:
@@ -213,7 +213,7 @@ def _drawn_molecule(kind: str, molecule: Any, values: np.ndarray | None, side: i
 
 # -- pictures ---------------------------------------------------------------------------------------------------------
 def are_pictures(points: Data) -> bool:
-    """Are rows the pixels of square pictures? Then entries beside each other vary together, beyond what all share."""
+    """Are rows the pixels of square pictures, where neighbours vary together more than all entries do?"""
     X = plain(points) if hasattr(points, "shape") and not hasattr(points, "toarray") else None
     if X is None or X.ndim != 2 or X.dtype.kind not in "biuf":
         return False
@@ -228,7 +228,7 @@ def are_pictures(points: Data) -> bool:
 
 
 def picture_html(pixels: Any, side: int = SIDE) -> str:
-    """The entries of a vector as grey pixels of a square picture, in the page itself (PNG)."""
+    """The entries of a vector as grey pixels of a square picture, a PNG inside the page."""
     values = np.asarray(plain(pixels), dtype=float).ravel()
     size = math.isqrt(len(values))
     low, high = float(values.min()), float(values.max())
@@ -246,9 +246,9 @@ def picture_html(pixels: Any, side: int = SIDE) -> str:
 
 # -- curves and graphs ------------------------------------------------------------------------------------------------
 def _curve(item: Any) -> tuple[np.ndarray, np.ndarray] | None:
-    """The times and the values (k, channels) of a curve; None of what is none."""
+    """The times and the values (k, channels) of a curve; None for other objects."""
     if isinstance(item, tuple) and len(item) == 2:
-        times, values = (np.asarray(part, dtype=float) for part in item)
+        times, values = (np.asarray(axis, dtype=float) for axis in item)
         return times.ravel(), values.reshape(len(times.ravel()), -1)
     array = np.asarray(item) if isinstance(item, np.ndarray | list) else None
     if array is None or array.dtype.kind not in "biuf" or array.ndim not in (1, 2) or len(array) < 8:
@@ -263,9 +263,9 @@ def curve_html(times: np.ndarray, values: np.ndarray) -> str:
     low, spread = float(np.nanmin(values)), float(np.nanmax(values) - np.nanmin(values)) or 1.0
     lines = ""
     for channel in values.T[:6]:
-        known = np.isfinite(channel)
+        finite = np.isfinite(channel)
         x, y = (times - times[0]) / span * (width - 4) + 2, height - 2 - (channel - low) / spread * (height - 4)
-        points = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x[known], y[known], strict=True))
+        points = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x[finite], y[finite], strict=True))
         lines += f"<polyline points='{points}' fill='none' stroke='currentColor' stroke-width='1'/>"
     return f"<svg viewBox='0 0 {width} {height}' width='{width}' height='{height}'>{lines}</svg>"
 

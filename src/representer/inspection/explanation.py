@@ -1,7 +1,4 @@
-"""Why a function says what it says: the terms of the sum that each prediction is, and what a change of x does to it.
-
-And which samples a fit does not expect, each judged by a fit that has not seen it.
-"""
+"""Explanations of predictions as sums of terms, and misfits of samples, each judged by a fit that has not seen it."""
 
 from __future__ import annotations
 
@@ -24,12 +21,12 @@ from representer.systems import StackedSystem
 from representer.systems.ridge import FittedSystem, robust_scale
 from representer.values import is_count
 
-# Probabilities count as at least this one: a sample has a misfit that can be compared.
+# Smaller probabilities count as this one, so that misfits are finite.
 LEAST_PROBABILITY = 1e-12
 
 
 def class_misfits(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """−log p (n,) of each sample's own class, by probabilities (n, c) of a fit without it.
+    """The misfits −log p (n,) of samples, with p the probability of a sample's class by a fit without it.
 
     Examples
     --------
@@ -38,14 +35,14 @@ def class_misfits(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
     >>> class_misfits(np.array([[0.5, 0.5], [0.9, 0.1]]), np.array([1, 1])).round(2).tolist()
     [0.69, 2.3]
     """
-    own = probabilities[np.arange(len(labels)), labels]
-    return -np.log(np.maximum(own, LEAST_PROBABILITY))
+    likelihoods = probabilities[np.arange(len(labels)), labels]
+    return -np.log(np.maximum(likelihoods, LEAST_PROBABILITY))
 
 
 def relative_errors(errors: Tensor, variances: Tensor | None = None) -> np.ndarray:
-    """The sizes (n,) of errors (n, p) in standard deviations, the largest of the outputs; missing targets are NaN.
+    """The largest size (n,) of errors (n, p) over outputs, in standard deviations; missing targets are NaN.
 
-    Without variances (n, p), each output has the deviation of its errors, of which outliers count as five.
+    Without variances (n, p), the deviation of an output is a robust one of its errors.
     """
     scale = robust_scale(errors**2) if variances is None else variances
     sizes = errors.abs() / scale.clamp(min=torch.finfo(errors.dtype).tiny).sqrt()
@@ -54,7 +51,7 @@ def relative_errors(errors: Tensor, variances: Tensor | None = None) -> np.ndarr
 
 
 def left_out_misfits(system: FittedSystem | StackedSystem) -> np.ndarray:
-    """The sizes (n,) of leave-one-out errors in standard deviations, for all samples; NaN for those of weight zero."""
+    """The sizes (n,) of leave-one-out errors in standard deviations; NaN for samples of weight zero."""
     samples = system.samples
     if samples is None:
         raise ValueError(
@@ -69,63 +66,63 @@ def left_out_misfits(system: FittedSystem | StackedSystem) -> np.ndarray:
     return misfits
 
 
-# Contributions are kept whole up to so many numbers; of more, so many terms of each prediction.
+# Up to KEPT_NUMBERS numbers all contributions are kept; above, KEPT_TERMS terms of each prediction.
 KEPT_NUMBERS, KEPT_TERMS = 20_000_000, 50
 NEIGHBOURS = 5
-# What a notebook shows.
+# The numbers of queries and of terms that a notebook shows.
 SHOWN_QUERIES, SHOWN_TERMS = 5, 6
-# Contributions that are so many times as large as the prediction cancel, and are no reasons for it.
+# Contributions this many times as large as the prediction cancel, and are no reasons for it.
 CANCELLING = 10.0
 
 
 @dataclass(frozen=True, repr=False)
 class Explanation:
-    """Predictions as sums: ``baseline``, the ``contributions`` of training samples, and the ``rest`` that is not kept.
+    """Predictions as sums of ``baseline``, the ``contributions`` of training samples, and the ``rest``.
 
-    q queries have n terms each, of which k are kept; the last axis is that of several outputs, and is missing where
-    there is one.
+    q queries have n terms each, of which k are kept. The last axis is that of outputs, and is missing if there is only
+    one.
 
     Parameters
     ----------
     prediction : ndarray of shape (q,) or (q, n_outputs)
-        What is explained: predictions, decision values or raw estimates of classes, codes, scores of candidates.
+        The explained values: predictions, decision values or raw estimates of classes, codes, scores of candidates.
     baseline : ndarray of shape () or (n_outputs,)
         The constant beside the terms.
     contributions : ndarray of shape (q, k) or (q, k, n_outputs)
-        Signed. With ``baseline`` and ``rest`` they sum to ``prediction``.
+        The signed terms. With ``baseline`` and ``rest`` they sum to ``prediction``.
     rest : ndarray like prediction
-        The sum of the terms that are not kept; zero where all are.
+        The sum of the terms that are not kept; zero if all are.
     numbers : ndarray of shape (q, k) or None
-        Which terms are kept, the largest first; None: all of them, in their order.
+        The numbers of the kept terms, the largest term first; None: all of them, in their order.
     n_terms : int
         The number of all terms.
     terms : {"samples", "landmarks", "features"}
-        What the terms belong to.
+        The kind of the objects to which the terms belong.
     outputs : tuple of str or None
         The names of several outputs, such as classes.
     labels : ndarray of shape (n_terms,) or (n_terms, n_outputs), or None
-        The targets of the samples that the terms belong to, where they are known.
+        The targets of the samples to which the terms belong, if they are known.
     members : dict of str to ndarray like prediction
-        What each kernel of a stack, or of a sum of kernels, contributes: with ``baseline`` they sum to ``prediction``.
+        The contribution of each kernel of a stack, or of a sum: with ``baseline`` they sum to ``prediction``.
     neighbours : ndarray of shape (q, 5) or None
         The numbers of the nearest samples or landmarks in the space of the kernel, the nearest first.
     std : ndarray like prediction, or None
         The standard deviation of a new observation.
     interval : ndarray of shape (q, 2) or (q, n_outputs, 2), or None
-        Its conformal interval, where a coverage was given.
+        The conformal interval of a new observation, if a coverage was given.
     support : ndarray of shape (q,) or None
-        How much of each query the training samples explain, from 0 to 1.
+        The share of each query that the training samples explain, from 0 to 1.
     parts : tuple of q ndarrays of shape (n_parts,) or (n_parts, n_outputs), or None
-        What each part of a query adds, where that was asked for: of a string or a graph, the prediction now minus that
-        without the character or node; of a molecule, minus that with an unknown atom in the place of the atom; of a
-        vector or a record, the Shapley values of its columns, which with ``parts_baseline`` sum to its prediction.
+        The effect of each part of a query, if it was asked for. For a string or a graph it is the prediction minus that
+        without the character or node; for a molecule, minus that with an unknown atom in place of the atom. Vectors and
+        records have the Shapley values of their columns, which with ``parts_baseline`` sum to the prediction.
     parts_baseline : ndarray of shape () or (n_outputs,), or None
-        The mean prediction of the training samples that stand for what is not known of a column; None of parts of
-        objects, which do not sum to the prediction.
+        The mean prediction of the training samples that stand for unknown columns; None for parts of objects, which do
+        not sum to the prediction.
     part_names : tuple of str or None
         The names of columns.
     gallery : Gallery or None
-        Queries and samples, which a notebook draws.
+        The queries and samples that a notebook draws.
 
     Examples
     --------
@@ -161,18 +158,18 @@ class Explanation:
         return len(self.prediction)
 
     def __getitem__(self, rows: Any) -> Explanation:
-        """The explanations of some queries: a slice, or their numbers."""
+        """The explanations of some queries, by a slice or their numbers."""
         rows = [rows] if np.ndim(rows) == 0 and not isinstance(rows, slice) else rows
         shared = {"baseline", "n_terms", "terms", "outputs", "labels", "part_names", "parts", "parts_baseline"}
-        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in shared}
-        members = own.pop("members")
-        taken: dict[str, Any] = {name: None if values is None else values[rows] for name, values in own.items()}
+        by_query = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in shared}
+        members = by_query.pop("members")
+        taken: dict[str, Any] = {name: None if values is None else values[rows] for name, values in by_query.items()}
         if self.parts is not None:
             taken["parts"] = tuple(self.parts[int(i)] for i in np.arange(len(self))[rows])
         return replace(self, members=None if members is None else {k: v[rows] for k, v in members.items()}, **taken)
 
     def top(self, k: int) -> Explanation:
-        """The k largest contributions to each prediction, by their size over all outputs; the others are the rest."""
+        """The explanation with the k largest contributions to each prediction; the others join the rest."""
         if not is_count(k):
             raise ValueError(f"k must be a positive integer, the number of terms to keep; got {k!r}.")
         values = self.contributions.reshape(*self.contributions.shape[:2], -1)
@@ -183,16 +180,17 @@ class Explanation:
         return replace(self, contributions=largest, numbers=numbers, rest=rest)
 
     def by_label(self) -> dict[Any, np.ndarray]:
-        """The kept contributions of the samples with each label, summed: arrays like ``prediction``."""
+        """The sums of the kept contributions over the samples with each label, arrays like ``prediction``."""
         if self.labels is None or self.labels.ndim != 1:
             raise ValueError("The terms have no labels: they belong to features or landmarks, or targets are vectors.")
         numbers = np.arange(self.n_terms)[None] if self.numbers is None else self.numbers
-        own = np.broadcast_to(self.labels[numbers], self.contributions.shape[:2])
-        shape = (*own.shape, *[1] * (self.contributions.ndim - 2))
-        return {label: (self.contributions * (own == label).reshape(shape)).sum(1) for label in np.unique(self.labels)}
+        labels = np.broadcast_to(self.labels[numbers], self.contributions.shape[:2])
+        shape = (*labels.shape, *[1] * (self.contributions.ndim - 2))
+        masks = {label: (labels == label).reshape(shape) for label in np.unique(self.labels)}
+        return {label: (self.contributions * mask).sum(1) for label, mask in masks.items()}
 
     def to_frame(self) -> Any:
-        """The contributions as a data frame: a row for each query, term and output."""
+        """The contributions as a data frame with a row for each query, term and output."""
         import pandas as pd
 
         q, k = self.contributions.shape[:2]
@@ -223,11 +221,11 @@ class Explanation:
         return names, values
 
     def _shown_output(self, query: int) -> int:
-        """The output that is shown of several: the one with the largest prediction."""
+        """The output that is shown, which is the one with the largest prediction."""
         return 0 if self.prediction.ndim == 1 else int(self.prediction[query].argmax())
 
     def _summary(self, query: int) -> list[tuple[str, str]]:
-        """What is known of a prediction, as pairs of a word and a text."""
+        """The facts about a prediction, as pairs of a name and a text."""
         output = self._shown_output(query)
 
         def one(values: np.ndarray) -> str:
@@ -246,7 +244,7 @@ class Explanation:
         return facts
 
     def __repr__(self) -> str:
-        """The first queries, each in a line: what is predicted, and the largest terms."""
+        """The predictions and the largest terms of the first queries, each in a line."""
         lines = [f"Explanation of {len(self)} predictions by {self.n_terms} {self.terms}"]
         for query in range(min(SHOWN_QUERIES, len(self))):
             names, values = self._named_terms(query, 3, self._shown_output(query))
@@ -256,11 +254,12 @@ class Explanation:
         return "\n".join(lines + ["  …"] * (len(self) > SHOWN_QUERIES))
 
     def _repr_html_(self) -> str:
-        """The first queries in a notebook: what is predicted, and the largest terms as bars."""
-        parts = [self._query_html(query) for query in range(min(SHOWN_QUERIES, len(self)))]
+        """The first queries in a notebook, with their predictions, and the largest terms as bars."""
+        queries = [self._query_html(query) for query in range(min(SHOWN_QUERIES, len(self)))]
         if len(self) > SHOWN_QUERIES:
-            parts.append(f"<p>… and {len(self) - SHOWN_QUERIES} more; <code>explanation[i]</code> is one of them.</p>")
-        return "".join(parts)
+            others = len(self) - SHOWN_QUERIES
+            queries.append(f"<p>… and {others} more; <code>explanation[i]</code> is one of them.</p>")
+        return "".join(queries)
 
     def _query_html(self, query: int) -> str:
         output = self._shown_output(query)
@@ -280,13 +279,13 @@ class Explanation:
         return f"<p>query {query}: {facts}</p><table>{rows}{last}</table>{drawn}"
 
     def _neighbours_html(self, query: int) -> str:
-        """The query beside its nearest samples, as what they are."""
+        """Drawings of the query and its nearest samples."""
         if self.gallery is None or self.neighbours is None:
             return ""
         return self.gallery.html(query, self.neighbours[query].tolist())
 
     def _parts_html(self, query: int, output: int) -> str:
-        """The query with its parts in colours, or the columns that add most."""
+        """The query with its parts in colours, or the columns with the largest effects."""
         if self.parts is None:
             return ""
         values = self.parts[query] if self.parts[query].ndim == 1 else self.parts[query][:, output]
@@ -306,16 +305,16 @@ class Explanation:
         query : int, default=0
             The number of the query.
         k : int, default=10
-            How many terms.
+            The number of terms.
         output : int or None, default=None
             The number of the output; None: the one with the largest prediction.
         ax : Axes or None, default=None
-            Where to draw; None is the current axes of pyplot.
+            The axes to draw on; None: the current axes of pyplot.
 
         Returns
         -------
         ax : Axes
-            Where it was drawn.
+            The axes with the bars.
         """
         output = self._shown_output(query) if output is None else output
         names, values = self._named_terms(query, k, output)
@@ -334,7 +333,7 @@ def _number(value: object) -> str:
 def explain(function: Function, X: Data, top: int | None = None) -> Explanation:
     """The predictions of a function at checked inputs as sums of its terms, in blocks of rows.
 
-    Without ``top`` all terms are kept, unless they are too many numbers.
+    Without ``top`` all terms are kept, unless there are too many.
     """
     if top is not None and not is_count(top):
         raise ValueError(f"top must be None or a positive integer, the number of terms to keep; got {top!r}.")
@@ -347,12 +346,12 @@ def explain(function: Function, X: Data, top: int | None = None) -> Explanation:
         top = KEPT_TERMS
     points = function.terms_of
     whole = Explanation(np.empty(0), plain(baseline), np.empty(0), np.empty(0), None, m, "samples")
-    parts = [
+    blocks = [
         _block(whole, function.contributions(X[rows]), baseline, top)
         for rows in row_blocks(n, 3 * m * p * first.element_size())
     ]
     joined: dict[str, Any] = {
-        name: np.concatenate([getattr(block, name) for block in parts])
+        name: np.concatenate([getattr(block, name) for block in blocks])
         for name in ("prediction", "contributions", "rest")
     }
     if not np.isfinite(joined["prediction"]).all():
@@ -360,15 +359,15 @@ def explain(function: Function, X: Data, top: int | None = None) -> Explanation:
             "The terms of these predictions leave the range of numbers: products of inputs are too large. Scale X, for "
             "example by StandardScaler, and fit again."
         )
-    numbers = None if parts[0].numbers is None else np.concatenate([block.numbers for block in parts])
+    numbers = None if blocks[0].numbers is None else np.concatenate([block.numbers for block in blocks])
     terms = "features" if points is None else "samples"
     return replace(whole, numbers=numbers, terms=terms, **joined)
 
 
 def explain_with_neighbours(function: Function, X: Data, top: int | None, fitted: Data) -> Explanation:
-    """The same, with the values of the members of a sum, and the points of the function that are near the inputs.
+    """The explanation with the values of the members of a sum, and the nearest points of the function.
 
-    ``fitted`` are the inputs of the fit, where they are known.
+    ``fitted`` are the inputs of the fit, if they are known.
     """
     explanation, points = explain(function, X, top), points_of(function, fitted)
     kernel = None if points is None else kernel_of(function)
@@ -378,17 +377,17 @@ def explain_with_neighbours(function: Function, X: Data, top: int | None, fitted
 
 
 def _constant(function: Function, like: Tensor) -> Tensor:
-    """The intercept (p,), zeros where there is none."""
+    """The intercept (p,) of a function, which may be zero."""
     b = getattr(function, "intercept", None)
     zeros = like.new_zeros(like.shape[2])
     return zeros if b is None else zeros + torch.as_tensor(plain(b)).to(zeros)
 
 
 def _block(whole: Explanation, terms: Tensor, baseline: Tensor, top: int | None) -> Explanation:
-    """The explanations of a block of rows, of which only the largest terms are kept."""
+    """The explanation of a block of rows, with the ``top`` largest terms."""
     prediction = plain(terms.sum(1) + baseline)
-    own = replace(whole, prediction=prediction, contributions=plain(terms), rest=np.zeros_like(prediction))
-    return own if top is None else own.top(top)
+    block = replace(whole, prediction=prediction, contributions=plain(terms), rest=np.zeros_like(prediction))
+    return block if top is None else block.top(top)
 
 
 def flat(explanation: Explanation) -> Explanation:
@@ -406,10 +405,10 @@ def flat(explanation: Explanation) -> Explanation:
 
 # -- kernels that add -------------------------------------------------------------------------------------------------
 def member_values(function: Function, X: Data) -> dict[str, np.ndarray]:
-    """What each member of a stack, or each kernel of a sum, contributes to f(x) without the constant, (n, p) each.
+    """The contribution (n, p) of each member of a stack, or each kernel of a sum, to f(x) without the constant.
 
-    It is exact where kernels add: f = Σ_m w_m f_m, and for k = Σ_t k_t, f = Σ_t Σ_j k_t(·, z_j) c_j. Empty where there
-    is nothing to add.
+    It is exact where kernels add: f = Σ_m w_m f_m, and for k = Σ_t k_t, f = Σ_t Σ_j k_t(·, z_j) c_j. Other functions
+    have no members.
     """
     if isinstance(function, Stacked):
         pairs = [(f, w) for f, w in zip(function.functions, function.weights, strict=True) if w.any()]
@@ -418,18 +417,19 @@ def member_values(function: Function, X: Data) -> dict[str, np.ndarray]:
     outer = function.outer if isinstance(function, Composed) and not function.inner else function
     if not isinstance(outer, Expansion) or not isinstance(outer.kernel, Decomposable):
         return {}
-    parts = outer.kernel.kernel.addends()
-    if len(parts) < 2:
+    addends = outer.kernel.kernel.addends()
+    if len(addends) < 2:
         return {}
     functions = [
-        replace(outer, kernel=replace_kernel(outer.kernel, kernel), intercept=None, slopes=None) for _, kernel in parts
+        replace(outer, kernel=replace_kernel(outer.kernel, kernel), intercept=None, slopes=None)
+        for _, kernel in addends
     ]
-    names = _distinct([name for name, _ in parts])
+    names = _distinct([name for name, _ in addends])
     return {name: plain(f(X)) for name, f in zip(names, functions, strict=True)}
 
 
 def replace_kernel(kernel: Decomposable, scalar: Kernel) -> Decomposable:
-    """The same output operator with another scalar kernel."""
+    """A decomposable kernel with another scalar kernel and the same output operator."""
     return Decomposable(scalar, kernel.operator)
 
 
@@ -440,7 +440,7 @@ def _without_constant(function: Function, X: Data) -> np.ndarray:
 
 
 def _name(function: Function) -> str:
-    """A short name of what a member is made of: its kernel, or its layers."""
+    """A short name of a member, by its kernel or its layers."""
     if isinstance(function, Composed) and function.inner:
         return f"composition of {len(function.inner) + 1} layers"
     kernel: Any = function.kernel if hasattr(function, "kernel") else function.feature_kernel
@@ -451,7 +451,7 @@ def _name(function: Function) -> str:
 
 
 def _distinct(names: list[str]) -> list[str]:
-    """The names, with numbers where one occurs more than once."""
+    """The names, with numbers for a name that occurs more than once."""
     seen: dict[str, int] = {}
     result = []
     for name in names:
@@ -478,14 +478,14 @@ def nearest(kernel: Kernel, points: Data, X: Data, how: Representation, k: int =
 
 
 def points_of(function: Function, X: Data) -> Data:
-    """The inputs that the terms of a function belong to, where they are known; ``X`` are those of the fit."""
+    """The inputs to which the terms of a function belong, or None if unknown; ``X`` are the inputs of the fit."""
     if isinstance(function, Composed) and function.inner:
         return X if X is not None and function.is_over(X) else None
     return function.terms_of
 
 
 def kernel_of(function: Function) -> Kernel | None:
-    """The scalar kernel of the data that a function is made of; None where there is none that says who is near."""
+    """The scalar kernel of a function on the data, which decides what is near; None if there is none."""
     if isinstance(function, FeatureFunction):
         return function.feature_kernel
     if isinstance(function, Expansion):
@@ -499,12 +499,12 @@ def kernel_of(function: Function) -> Kernel | None:
         return None
     try:
         return function.kernel_of_data()
-    except AttributeError:  # of an operator, which gives images no scalar kernel
+    except AttributeError:  # an operator-valued layer has no scalar kernel
         return None
 
 
 def representation_of(function: Function) -> Representation:
-    """How the arrays of a function become tensors."""
+    """The representation in which the arrays of a function become tensors."""
     if isinstance(function, Stacked):
         return representation_of(function.functions[0])
     if isinstance(function, Composed):

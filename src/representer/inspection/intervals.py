@@ -1,9 +1,10 @@
 """Intervals and sets with a guarantee, from predictions by fits without some samples: jackknife+ and CV+.
 
-Barber, Candès, Ramdas and Tibshirani, 2021: let μ₋ᵢ be the fit without sample i, or without its fold, R_i the size of
-its error at sample i, and all samples exchangeable. Then the interval between quantiles of μ₋ᵢ(x) − R_i and
-μ₋ᵢ(x) + R_i contains a new target with a probability of at least 1 − 2a, and about 1 − a, if fits treat samples alike.
-Errors may be divided by a deviation that the same fit gives at sample i, and multiplied by the one that it gives at x.
+The guarantee is that of Barber, Candès, Ramdas and Tibshirani (2021). Let μ₋ᵢ be the fit without sample i, or without
+its fold, R_i the size of its error at sample i, and all samples exchangeable. Then the interval between quantiles of
+μ₋ᵢ(x) − R_i and μ₋ᵢ(x) + R_i contains a new target with a probability of at least 1 − 2a, and about 1 − a, if fits
+treat samples alike. Errors may be divided by a deviation that the same fit gives at sample i, and multiplied by the one
+that it gives at x.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from representer.values import argument_repr, is_real
 
 
 def check_coverage(coverage: object) -> float:
-    """A number between 0 and 1, or a ValueError."""
+    """The coverage as a float; an error unless it is a number between 0 and 1."""
     if not (is_real(coverage) and 0.0 < coverage < 1.0):
         raise ValueError(
             f"coverage must be a number between 0 and 1, such as 0.9 for nine of ten new targets; got "
@@ -36,9 +37,9 @@ def check_coverage(coverage: object) -> float:
 
 
 def sample_masses(errors: Tensor, groups: Tensor | None = None) -> Tensor:
-    """The mass (n, p) of each error: a group has 1/(G + 1) of G groups, which its samples share; NaN have none.
+    """The masses (n, p) of errors: each of G groups has 1/(G + 1), which its samples share; NaN have none.
 
-    So a quantile of the masses is one for a new sample of a new group; what is missing to one stands for it.
+    The masses sum to less than one; the rest is that of a new sample of a new group, to which their quantiles apply.
 
     Examples
     --------
@@ -55,7 +56,7 @@ def sample_masses(errors: Tensor, groups: Tensor | None = None) -> Tensor:
 
 
 def upper_quantile(values: Tensor, masses: Tensor, level: float) -> Tensor:
-    """The least value (m, p) of values (m, n, p) up to which the masses (n, p) are ``level``; ∞ where they are less."""
+    """The least of values (m, n, p) up to which the masses (n, p) reach ``level``, (m, p); ∞ if they do not."""
     finite = torch.where((masses > 0).expand_as(values), values, torch.inf)
     ordered, order = finite.sort(dim=1)
     reached = masses.expand_as(values).gather(1, order).cumsum(1) >= level - 1e-12
@@ -69,11 +70,11 @@ def jackknife_plus(centres: Tensor, radii: Tensor, masses: Tensor, coverage: flo
     Parameters
     ----------
     centres : tensor (m, n, p)
-        Predictions at the new points by the fit without each of n samples.
+        The predictions at the new points by the fits without each of n samples.
     radii : tensor (m, n, p) or (n, p)
         The sizes of the samples' errors; in the locally weighted form, in units of deviations at the new points.
     masses : tensor (n, p)
-        What ``sample_masses`` gives.
+        The masses of the errors, by ``sample_masses``.
     coverage : float
         1 − a.
 
@@ -96,8 +97,8 @@ POWERS = (0.0, 0.5, 1.0)
 def local_power(sizes: Tensor, deviations: Tensor, masses: Tensor, coverage: float) -> Tensor:
     """The power (p,) of deviations (n, p) with which intervals at the samples themselves would be the narrowest.
 
-    Errors of these sizes (n, p) are divided by it at the samples, and multiplied by it at new points: 0 leaves them as
-    they are, 1 trusts the deviations.
+    Errors of these sizes (n, p) are divided by that power of the deviations at the samples, and multiplied by it at new
+    points: the power 0 ignores the deviations, and 1 trusts them.
 
     Examples
     --------
@@ -116,11 +117,11 @@ def local_power(sizes: Tensor, deviations: Tensor, masses: Tensor, coverage: flo
     return torch.tensor(POWERS, dtype=sizes.dtype)[torch.stack(widths).argmin(0)]
 
 
-def local_scales(deviations: Tensor, power: Tensor, known: Tensor) -> Tensor:
-    """What errors are multiplied by at new points: that power (p,) of the deviations (m, n, p) there.
+def local_scales(deviations: Tensor, power: Tensor, left_out: Tensor) -> Tensor:
+    """The factors of errors at new points: a power (p,) of the deviations (m, n, p) there.
 
-    Beyond the largest deviation (n, p) that is known of left-out samples, where these say nothing, it is proportional
-    to the deviation whatever the power. Inputs like the samples get there once in n + 1 times.
+    Beyond the largest of the deviations ``left_out`` (n, p) for left-out samples, which say nothing there, the factor
+    is proportional to the deviation whatever the power. Inputs like the samples are there once in n + 1 times.
 
     Examples
     --------
@@ -130,25 +131,26 @@ def local_scales(deviations: Tensor, power: Tensor, known: Tensor) -> Tensor:
     >>> local_scales(new, torch.tensor([0.0]), torch.tensor([[1.0], [2.0]])).flatten().tolist()
     [1.0, 1.0, 10.0]
     """
-    largest = known.nan_to_num(0.0).amax(0).clamp(min=torch.finfo(known.dtype).tiny)
+    largest = left_out.nan_to_num(0.0).amax(0).clamp(min=torch.finfo(left_out.dtype).tiny)
     return deviations**power * (deviations / largest).clamp(min=1.0) ** (1.0 - power)
 
 
-def conformal_sets(scores: Tensor, own: Tensor, masses: Tensor, coverage: float) -> Tensor:
-    """Which of c candidates at m new points cannot be excluded, (m, c): by jackknife+ or CV+ (Romano et al., 2020).
+def conformal_sets(scores: Tensor, misfits: Tensor, masses: Tensor, coverage: float) -> Tensor:
+    """A mask (m, c) of the candidates that jackknife+ or CV+ cannot exclude at m new points (Romano et al., 2020).
 
     Parameters
     ----------
     scores : tensor (m, n, c)
-        How little each candidate fits the new points by the fit without each of n samples.
-    own : tensor (n,)
-        How little the targets of these samples fit them, by the fits without them.
+        The misfits of the candidates at the new points, by the fits without each of n samples.
+    misfits : tensor (n,)
+        The misfits of the samples' own targets, by the fits without them.
     masses : tensor (n,)
-        What ``sample_masses`` gives.
+        The masses of the samples, by ``sample_masses``.
     coverage : float
-        1 − a: a candidate is excluded if the masses of samples that fit better exceed it. The best candidate stays.
+        1 − a: a candidate is excluded if the mass of the samples with smaller misfits reaches it. The best candidate
+        stays.
     """
-    better = (own[:, None] < scores).to(masses) * masses[:, None]
+    better = (misfits[:, None] < scores).to(masses) * masses[:, None]
     is_possible = better.sum(1) < coverage
     best = scores.mean(1).argmin(1)
     is_possible[torch.arange(len(is_possible)), best] = True
@@ -156,7 +158,7 @@ def conformal_sets(scores: Tensor, own: Tensor, masses: Tensor, coverage: float)
 
 
 def warn_of_few(masses: Tensor, coverage: float) -> None:
-    """Say so where there are too few samples, or groups, for a coverage: intervals are infinite."""
+    """Warn if there are too few samples, or groups, for a coverage, so that intervals are infinite."""
     total = float(masses.sum(0).min())
     if total < coverage - 1e-12:
         needed = math.ceil(coverage / (1.0 - coverage) - 1e-9)
@@ -169,14 +171,14 @@ def warn_of_few(masses: Tensor, coverage: float) -> None:
 
 # -- fits without folds -----------------------------------------------------------------------------------------------
 FOLDS = 5
-# Leave-one-out is trusted where at most so many numbers were learned for each sample.
+# Leave-one-out is trusted if at most this many numbers were learned for each sample.
 LEARNED = 0.02
-Learner = TypeVar("Learner")  # what is fitted without folds, and asked
+Learner = TypeVar("Learner")  # a learner that is fitted without folds
 
 
 @dataclass(frozen=True)
 class FoldFits(Generic[Learner]):
-    """Learners that were fitted without a fold each, and the number of the fold of each sample."""
+    """The learners fitted without one fold each, and the number of the fold of each sample."""
 
     learners: list[Learner]
     trained_on: list[np.ndarray]
@@ -187,14 +189,14 @@ class FoldFits(Generic[Learner]):
     def of(
         cls, refit: Callable[[TrainingSamples], Learner], samples: TrainingSamples, seed: int, folds: int = FOLDS
     ) -> FoldFits[Learner]:
-        """Repeat a fit, its search included, without each of some random folds of whole groups."""
+        """The fits, with their searches, without each of some random folds of whole groups."""
         groups = samples.options.get("groups")
         fold = random_folds(np.arange(samples.n) if groups is None else groups, folds, seed)
         rows = [np.flatnonzero(fold != k) for k in range(fold.max() + 1)]
         return cls([refit(samples.part(train)) for train in rows], rows, fold, samples)
 
     def of_new(self, X: Data, ask: Callable[[Learner, Data], np.ndarray]) -> Tensor:
-        """What the fits say of new inputs, one after the other: (number of folds, m, ...)."""
+        """The answers of all fits for new inputs, (number of folds, m, ...)."""
         answers = [
             ask(learner, X[:, rows] if self.samples.pairwise else X)
             for learner, rows in zip(self.learners, self.trained_on, strict=True)
@@ -202,7 +204,7 @@ class FoldFits(Generic[Learner]):
         return torch.from_numpy(np.stack(answers).astype(np.float64))
 
     def of_held_out(self, ask: Callable[[Learner, Data, np.ndarray], np.ndarray]) -> Tensor:
-        """What the fits say of the samples that they have not seen, (n, ...)."""
+        """The answers (n, ...) for all samples, each by the fit that has not seen it."""
         result: np.ndarray | None = None
         for k, (learner, train) in enumerate(zip(self.learners, self.trained_on, strict=True)):
             rows = np.flatnonzero(self.fold == k)
@@ -261,7 +263,7 @@ def left_out_intervals(system: FittedSystem | StackedSystem, X: Data, coverage: 
 
 
 def alone(learner: Regressor, X: Data) -> np.ndarray:
-    """Predictions, and ones for deviations that are not known, (2, m, p)."""
+    """Predictions, and ones in place of unknown deviations, (2, m, p)."""
     values = np.asarray(learner.predict(X))
     values = values.reshape(len(values), -1)
     return np.stack([values, np.ones_like(values)])
@@ -299,11 +301,11 @@ def fold_sets(
     X: Data,
     coverage: float,
     ask: Callable[[Learner, Data], np.ndarray],
-    own: Callable[[Learner, Data, np.ndarray], np.ndarray],
+    held_out_misfits: Callable[[Learner, Data, np.ndarray], np.ndarray],
 ) -> np.ndarray:
-    """CV+ sets (m, c): ``ask`` gives the scores (m, c) of candidates, ``own`` those of held-out samples' targets."""
+    """CV+ sets (m, c) by misfits: ``ask`` gives those (m, c) of candidates, the other function those of samples."""
     level = check_coverage(coverage)
-    scores, fold = fits.of_held_out(own), torch.from_numpy(fits.fold)
+    scores, fold = fits.of_held_out(held_out_misfits), torch.from_numpy(fits.fold)
     masses = sample_masses(scores[:, None], fits.samples.groups)[:, 0]
     warn_of_few(masses[:, None], level)
     new = fits.of_new(X, ask)
@@ -315,10 +317,10 @@ def fold_sets(
 
 
 def class_sets(fits: FoldFits[Classifier], X: Data, coverage: float, classes: np.ndarray) -> np.ndarray:
-    """CV+ sets of classes (m, c), by the probabilities p of fits without each fold: 1 − p says how little one fits."""
+    """CV+ sets of classes (m, c) by the misfits 1 − p, with probabilities p of the fits without each fold."""
 
     def scores(learner: Classifier, inputs: Data) -> np.ndarray:
-        result = np.ones((count(inputs), len(classes)))  # a class that a fold has not seen fits nothing
+        result = np.ones((count(inputs), len(classes)))  # a class that a fit has not seen has the largest misfit
         result[:, np.searchsorted(classes, learner.classes_)] -= learner.predict_proba(inputs)
         return result
 

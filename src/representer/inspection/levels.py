@@ -1,4 +1,4 @@
-"""What fitted levels say of themselves: the variance they recover, the bounds of lemmas 4.1 and 4.2, what collapsed."""
+"""Checks of fitted levels: leading components, the bounds of lemmas 4.1 and 4.2, components that collapsed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from representer.values import is_count, is_real
 
 
 class ApproximationBounds(NamedTuple):
-    """‖K_1/η_1 − H_1 Λ_1 H_1ᵀ‖_F between its bounds."""
+    """The error ‖K_1/η_1 − H_1 Λ_1 H_1ᵀ‖_F between its bounds."""
 
     lower: float
     error: float
@@ -25,14 +25,14 @@ class ApproximationBounds(NamedTuple):
 
 
 def are_leading(levels: Levels) -> list[bool]:
-    """For each level, does it keep the leading eigenvectors of sign(η_j) M_j?"""
+    """Does each level have the leading eigenvectors of sign(η_j) M_j?"""
     energy = LevelEnergy(levels.data.gram(), list(levels.kernels), levels.etas, levels.center)
     return energy.are_leading(energy.at(levels.equations.hidden, coupled=levels.coupled), coupled=levels.coupled)
 
 
 # -- lemmas -----------------------------------------------------------------------------------------------------------
 def approximation_bounds(levels: Levels) -> ApproximationBounds:
-    """How well the first level approximates the Gram matrix of the data, and between which bounds (lemma 4.1)."""
+    """The error of the first level's approximation of the Gram matrix of the data, and its bounds (lemma 4.1)."""
     K = levels.data.gram() / levels.etas[0]
     hidden = levels.equations.hidden
     H, values = hidden[0], levels.equations.multipliers[0].diagonal()
@@ -51,7 +51,7 @@ def approximation_bounds(levels: Levels) -> ApproximationBounds:
     lower, upper = max(0.0, tail - size), tail + size
     if lemma:
         s2, spectrum = above.shape[1], torch.linalg.eigvalsh(K).flip(0)
-        if eta > 0:  # With η_1 < 0, K is negative.
+        if eta > 0:  # K is positive semi-definite; it is negative for η_1 < 0
             positive = values.clamp(min=0.0).sort(descending=True).values[:s2].sum()
             extra = 2.0 / eta * (positive - spectrum[-s2:].sum().clamp(max=0.0)).item()
         else:
@@ -62,9 +62,9 @@ def approximation_bounds(levels: Levels) -> ApproximationBounds:
 
 
 def eta_for_explained_variance(levels: Levels, n_components: int | None, ratio: float | None) -> float:
-    """The η_2 of a linear second level with which n components of the first hold a share of s eigenvalues (lemma 4.2).
+    """The η_2 of a linear second level at which n components of the first hold a share of s eigenvalues (lemma 4.2).
 
-    Without both numbers it is the largest negative one that keeps all of them positive, −1/λ_s.
+    Without both numbers it is −1/λ_s, the largest negative η_2 that keeps all eigenvalues positive.
     """
     eta, s = levels.etas[0], levels.sizes[0]
     if eta < 0:
@@ -104,20 +104,20 @@ def eta_for_explained_variance(levels: Levels, n_components: int | None, ratio: 
     return float(1.0 / shift)
 
 
-# -- what collapsed ---------------------------------------------------------------------------------------------------
+# -- collapsed components ---------------------------------------------------------------------------------------------
 def defects(levels: Levels, gram: Tensor, subset: np.ndarray) -> list[str]:
-    """What the components of fitted levels are not, in words."""
-    return [words for words in (_collapse(levels), _parted_twins(levels, gram, subset)) if words is not None]
+    """The defects of the components of fitted levels, as sentences."""
+    return [text for text in (_collapse(levels), _parted_twins(levels, gram, subset)) if text is not None]
 
 
 def _collapse(levels: Levels) -> str | None:
-    """Which components mean less than they seem to, in words; None if all have variance."""
+    """A sentence about components without variance; None if all have some."""
     training, sizes = plain(levels.equations.training), levels.sizes
     hidden = np.concatenate(levels.hidden, 1)
     away = np.abs(hidden - training).max(0) > same_share(hidden) * np.abs(training).max()
     arbitrary = np.split(away, np.cumsum(sizes)[:-1])
-    own = [int(resolved(torch.linalg.eigvalsh(variance)).sum()) for variance in levels.equations.variances]
-    ranks = np.minimum(own, levels.equations.ranks)
+    resolved_ranks = [int(resolved(torch.linalg.eigvalsh(v)).sum()) for v in levels.equations.variances]
+    ranks = np.minimum(resolved_ranks, levels.equations.ranks)
     missing = np.asarray(sizes) - ranks
     constant = is_constant(levels.hidden[0])
     outweighed = levels.coupled and len(sizes) > 1 and sizes[0] < len(hidden)
@@ -140,7 +140,7 @@ def _collapse(levels: Levels) -> str | None:
 
 
 def _parted_twins(levels: Levels, gram: Tensor, subset: np.ndarray) -> str | None:
-    """Samples that are the same, but have different hidden features, which no function has; None if there are none."""
+    """A sentence about equal samples with different hidden features, which no function has; None if there are none."""
     H, twins = plain(levels.equations.training), plain(levels.data.twins(gram))
     apart = np.abs(H - H[twins]).max(1) > same_share(H) * np.abs(H).max()
     if not apart.any():

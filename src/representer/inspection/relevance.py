@@ -1,6 +1,6 @@
-"""How much each column matters to what a learner answers, and what a change of an input does to a function.
+"""The relevance of columns for a learner's answers, and the effects of changes of an input on a function.
 
-Changes are gradients of vectors and the removal of parts of objects and of columns.
+Changes are gradients for vectors, and removals of parts of objects and of columns.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from representer.operators import OperatorKernel, Representation
 from representer.samples import Data, Records, as_records, evenly_spaced, plain
 from representer.values import Value
 
-# Up to so many columns Shapley values are sums over all sets of them; beyond, means over so many orders, half of them
-# the reverse of the others.
+# Up to FEW_COLUMNS columns Shapley values are sums over all sets of columns; above, they are means over ORDERS orders,
+# half of them the reverse of the others.
 FEW_COLUMNS, ORDERS = 8, 32
-# The samples that stand for what is not known of a column.
+# The number of samples that stand for unknown columns.
 BACKGROUND = 20
 
 
 def sensitivities(
     function: Function, X: Data, kernel: Kernel | OperatorKernel | Stack, how: Representation
 ) -> np.ndarray | list[np.ndarray]:
-    """∂f/∂x (n, d, p) of vectors; of objects, what each of their parts adds to each output (parts, p)."""
+    """The gradients ∂f/∂x (n, d, p) at vectors; for objects, the effects (parts, p) of the parts of each."""
     if kernel.domain == "vectors" and isinstance(X, np.ndarray):
         return gradients(function_network(function), how.tensor(X))
     return _of_objects(function, X, kernel)
@@ -39,9 +39,9 @@ def sensitivities(
 def part_effects(
     function: Function, X: Data, kernel: Kernel | OperatorKernel | Stack, fitted: Data
 ) -> tuple[tuple[np.ndarray, ...], tuple[str, ...] | None, np.ndarray | None]:
-    """What each part of each input adds, (parts, p) each; of columns also their names, and the mean (p,) they add to.
+    """The effects (parts, p) of the parts of each input; for columns also their names, and the mean (p,).
 
-    ``fitted`` are training inputs.
+    ``fitted`` are the training inputs.
     """
     if not isinstance(X, np.ndarray | Records) or kernel.domain == "gram":
         return tuple(_of_objects(function, X, kernel)), None, None
@@ -56,7 +56,7 @@ def part_effects(
 
 
 def _of_objects(function: Function, X: Data, kernel: Kernel | OperatorKernel | Stack) -> list[np.ndarray]:
-    """What each part of each of some objects adds, (parts, p)."""
+    """The effects (parts, p) of the parts of each object."""
     if isinstance(X, Records):
         raise ValueError(
             "sensitivity(X) is for vectors, strings, molecules and graphs; these are records. Ask "
@@ -74,7 +74,9 @@ def _of_objects(function: Function, X: Data, kernel: Kernel | OperatorKernel | S
 
 
 def gradients(function: Callable[[Tensor], Tensor], X: Tensor) -> np.ndarray:
-    """∂f_j/∂x (n, d, p) at vectors (n, d), by automatic differentiation; rows of f depend on their own input only.
+    """The gradients ∂f_j/∂x (n, d, p) at vectors (n, d), by automatic differentiation.
+
+    A row of f must depend on the same row of X only.
 
     Examples
     --------
@@ -91,7 +93,7 @@ def gradients(function: Callable[[Tensor], Tensor], X: Tensor) -> np.ndarray:
 
 # -- parts of objects -------------------------------------------------------------------------------------------------
 def removal_effects(answer: Callable[[Sequence[Any]], np.ndarray], item: Any, without: Sequence[Any]) -> np.ndarray:
-    """f(x) − f(x without its i-th part) for each of them, (parts,) or (parts, p).
+    """The effects f(x) − f(x without part i) of all parts of x, (parts,) or (parts, p).
 
     Examples
     --------
@@ -107,15 +109,15 @@ def removal_effects(answer: Callable[[Sequence[Any]], np.ndarray], item: Any, wi
 
 
 def characters_removed(text: str) -> list[str]:
-    """The text without each of its characters."""
+    """The texts that lack one character of a text each."""
     return [text[:i] + text[i + 1 :] for i in range(len(text))]
 
 
 def atoms_masked(molecule: Any) -> list[Any]:
-    """The molecule, an RDKit one or a SMILES string, with an unknown atom (``*``) for each of its own, as it was given.
+    """The molecules that have an unknown atom (``*``) in place of one atom of a molecule, in the same form.
 
-    Only what is around the atom changes, the bits of a fingerprint whose neighbourhoods hold it for instance; without
-    it the molecule would fall apart.
+    Such a change is local: it affects bits of a fingerprint whose neighbourhoods hold the atom, for instance. Without
+    the atom, the molecule would fall apart.
 
     Examples
     --------
@@ -142,7 +144,7 @@ def atoms_masked(molecule: Any) -> list[Any]:
 
 
 def nodes_removed(item: Any) -> list[Graph]:
-    """The graph without each of its nodes and their edges; what is left of one node is that node.
+    """The graphs that lack one node of a graph, with its edges; a graph of one node stays as it is.
 
     Examples
     --------
@@ -152,17 +154,17 @@ def nodes_removed(item: Any) -> list[Graph]:
     Graph([(0, 1)], node_labels=['C', 'O'])
     """
     graph = as_graph(item)
-    left = []
+    smaller = []
     for node in range(graph.n_nodes if graph.n_nodes > 1 else 0):
-        kept = [i for i, ends in enumerate(graph.edges) if node not in ends]
-        edges = [tuple(int(end) - (end > node) for end in graph.edges[i]) for i in kept]
+        others = [i for i, ends in enumerate(graph.edges) if node not in ends]
+        edges = [tuple(int(end) - (end > node) for end in graph.edges[i]) for i in others]
         labels = [label for i, label in enumerate(graph.node_labels) if i != node]
-        left.append(Graph(edges, labels, [graph.edge_labels[i] for i in kept]))
-    return left or [graph]
+        smaller.append(Graph(edges, labels, [graph.edge_labels[i] for i in others]))
+    return smaller or [graph]
 
 
 def without_parts(item: Any, *, molecules: bool) -> list[Any] | None:
-    """An object without each of its parts, atoms, nodes or characters; None of what has no parts that are known."""
+    """The objects that lack one atom, node or character of an object each; None for objects without such parts."""
     if is_molecule(item) or (molecules and isinstance(item, str)):
         return atoms_masked(item)
     if isinstance(item, str):
@@ -171,12 +173,12 @@ def without_parts(item: Any, *, molecules: bool) -> list[Any] | None:
 
 
 def reads_molecules(kernel: Any) -> bool:
-    """Does a kernel, or one inside of it, read SMILES strings as molecules?"""
+    """Does a kernel, or a kernel inside it, read SMILES strings as molecules?"""
     return has_inside(kernel, Molecule) or has_inside(kernel, Descriptors)
 
 
 def has_inside(kernel: Any, kind: type) -> bool:
-    """Is a kernel, or one inside of it, of this kind?"""
+    """Is a kernel, or a kernel inside it, of this class?"""
     if isinstance(kernel, kind):
         return True
     inside = [child for _, child in kernel._children()] if isinstance(kernel, Value) else []
@@ -185,24 +187,29 @@ def has_inside(kernel: Any, kind: type) -> bool:
 
 # -- columns ----------------------------------------------------------------------------------------------------------
 def background(samples: Data) -> Data:
-    """The few samples, evenly spaced, that stand for what is not known of a column."""
+    """A few evenly spaced samples, which stand for unknown columns."""
     rows = np.unique(np.linspace(0, len(samples) - 1, min(BACKGROUND, len(samples))).astype(int))
     return samples.take(rows) if isinstance(samples, Records) else samples[rows]
 
 
 def column_shares(answer: Callable[[Any], np.ndarray], X: Data, samples: Data) -> np.ndarray:
-    """Shapley values (q, d, p) of the columns of inputs: with the mean over the samples they sum to f(x).
+    """The Shapley values (q, d, p) of the columns of inputs, which with the mean over the samples sum to f(x).
 
-    What is known of x without some of its columns is the mean of f at x with these columns of samples: v(S). A column
-    has the mean of what it adds to v over all orders in which columns become known. Where f is a sum of functions of
-    one column each, that is the function minus its mean; products are shared among their columns.
+    The value v(S) of a set S of columns is the mean of f at x with all other columns taken from samples. The Shapley
+    value of a column is the mean of its increments of v over all orders in which columns become known. If f is a sum of
+    functions of one column each, it is the function minus its mean; products are shared among their columns.
 
     Parameters
     ----------
     answer : callable
         f, from samples to an array (n,) or (n, p).
     X, samples : array (q, d) and (n, d), or Records
-        Inputs, and samples of which a few are looked at.
+        Inputs, and samples, of which a few are used.
+
+    Returns
+    -------
+    shares : ndarray of shape (q, d, p)
+        The Shapley values.
 
     Examples
     --------
@@ -215,76 +222,81 @@ def column_shares(answer: Callable[[Any], np.ndarray], X: Data, samples: Data) -
     names = list(X.columns) if isinstance(X, Records) else list(range(X.shape[1]))
     samples = background(samples)
 
-    def known(columns: tuple[int, ...]) -> np.ndarray:
-        """v(S) (q, p): the mean answer where only these columns are known."""
+    def value(columns: tuple[int, ...]) -> np.ndarray:
+        """The value v(S) (q, p), the mean answer if only the columns S are known."""
         mixed = _mixed(X, samples, {names[c] for c in columns})
         values = np.asarray(answer(mixed), dtype=np.float64)
         return values.reshape(len(X), len(samples), -1).mean(1)
 
     d = len(names)
-    return _exact_shares(known, d) if d <= FEW_COLUMNS else _sampled_shares(known, d)
+    return _exact_shares(value, d) if d <= FEW_COLUMNS else _sampled_shares(value, d)
 
 
-def _exact_shares(known: Callable[[tuple[int, ...]], np.ndarray], d: int) -> np.ndarray:
-    """Σ_S |S|! (d − |S| − 1)! / d! (v(S ∪ c) − v(S)) over all sets S without c."""
+def _exact_shares(value: Callable[[tuple[int, ...]], np.ndarray], d: int) -> np.ndarray:
+    """The sums Σ_S |S|! (d − |S| − 1)! / d! (v(S ∪ c) − v(S)) over all sets S without c, for each column c."""
     sets = [columns for size in range(d + 1) for columns in itertools.combinations(range(d), size)]
-    values = {columns: known(columns) for columns in sets}
+    values = {columns: value(columns) for columns in sets}
     shares = []
     for c in range(d):
-        parts = [
+        increments = [
             math.factorial(len(S)) * math.factorial(d - len(S) - 1) * (values[tuple(sorted((*S, c)))] - values[S])
             for S in sets
             if c not in S
         ]
-        shares.append(sum(parts) / math.factorial(d))
+        shares.append(sum(increments) / math.factorial(d))
     return np.stack(shares, 1)
 
 
-def _sampled_shares(known: Callable[[tuple[int, ...]], np.ndarray], d: int) -> np.ndarray:
-    """The mean over some orders, each with its reverse: it sums to v(all) − v(none) whatever the orders."""
+def _sampled_shares(value: Callable[[tuple[int, ...]], np.ndarray], d: int) -> np.ndarray:
+    """The mean increments over random orders and their reverses, which sum to v(all) − v(none)."""
     rng = np.random.default_rng(0)
     orders = [rng.permutation(d) for _ in range(ORDERS // 2)]
-    nothing, everything = known(()), known(tuple(range(d)))
+    nothing, everything = value(()), value(tuple(range(d)))
     total = np.zeros((len(nothing), d, nothing.shape[1]))
     for order in [*orders, *(order[::-1] for order in orders)]:
         before = nothing
         for i, c in enumerate(order):
-            after = everything if i == d - 1 else known(tuple(order[: i + 1]))
+            after = everything if i == d - 1 else value(tuple(order[: i + 1]))
             total[:, c] += after - before
             before = after
     return total / (2 * len(orders))
 
 
 def _mixed(X: Data, samples: Data, names: set[Any]) -> Data:
-    """Every input with every sample (q·b): the columns with these names are those of the input."""
+    """All pairs (q·b) of inputs and samples, mixed: columns with these names are the input's, others the sample's."""
     q, b = len(X), len(samples)
-    own, others = np.repeat(np.arange(q), b), np.tile(np.arange(b), q)
+    inputs, others = np.repeat(np.arange(q), b), np.tile(np.arange(b), q)
     if isinstance(X, Records):
-        mine, theirs = X.take(own).columns, samples.take(others).columns
-        return Records({name: (mine if name in names else theirs)[name] for name in mine})
+        of_inputs, of_samples = X.take(inputs).columns, samples.take(others).columns
+        return Records({name: (of_inputs if name in names else of_samples)[name] for name in of_inputs})
     mixed = samples[others].copy()
     columns = sorted(names)
-    mixed[:, columns] = X[own][:, columns]
+    mixed[:, columns] = X[inputs][:, columns]
     return mixed
 
 
-# Samples at which a function is asked, and how many others lend each of them an entry.
+# The number of samples at which a function is evaluated, and of others that lend an entry to each of them.
 ASKED, LENT = 200, 8
 
 
 def total_effects(answer: Callable[[Any], np.ndarray], X: Data) -> np.ndarray:
-    """E‖f(x) − f(x′)‖² / (2 E‖f(x) − E f‖²) for each column, where x′ is x with that entry of another sample.
+    """The total effects E‖f(x) − f(x′)‖² / (2 E‖f(x) − E f‖²) of columns; x′ is x with that entry of another sample.
 
-    It is the total effect of Sobol (in Jansen's form) for samples whose columns are exchanged independently: the share
-    of the variance of f that is lost if the column is not known; 0 for a column that f does not look at. Columns that
-    act together count for each of them, so that the sum may exceed one. Those of a constant function are 0.
+    It is Sobol's total effect in Jansen's form, for samples whose columns are exchanged independently: the share of the
+    variance of f that is lost if the column is unknown, which is 0 if f does not depend on it. Interactions count for
+    each of their columns, so that the sum may exceed one. The effects on a constant function are 0.
 
     Parameters
     ----------
     answer : callable
         f, from samples to an array (n,) or (n, p).
     X : array (n, d) or Records
-        Samples; a few hundred of them are looked at.
+        Samples, of which a few hundred are used.
+
+    Returns
+    -------
+    effects : ndarray of shape (d,)
+        The total effect of each column.
 
     Examples
     --------
@@ -304,11 +316,11 @@ def total_effects(answer: Callable[[Any], np.ndarray], X: Data) -> np.ndarray:
     # Steps around the circle of samples: the same for every column, and no sample lends to itself.
     steps = sorted({1 + (len(rows) - 1) * k // LENT for k in range(LENT)})
     changes = [[values - _as_matrix(answer(_lent(X, name, step))) for step in steps] for name in columns]
-    return np.array([np.mean([(own**2).sum(1).mean() for own in column]) for column in changes]) / (2.0 * spread)
+    return np.array([np.mean([(change**2).sum(1).mean() for change in column]) for column in changes]) / (2.0 * spread)
 
 
 def columns_to_ask(X: Data) -> np.ndarray | Records:
-    """The training samples of a model as columns; an AttributeError where they have none."""
+    """The training samples of a model as columns; an AttributeError if they have none."""
     X = as_records(X) if isinstance(X, Records) or is_frame(X) else plain(X)
     if isinstance(X, Records) or (isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "biuf"):
         return X
@@ -323,7 +335,7 @@ def _as_matrix(values: Any) -> np.ndarray:
 
 
 def _lent(X: Data, name: object, step: int) -> Data:
-    """The samples, where each has the entry of a column that another one has."""
+    """The samples with the entries of one column moved ``step`` samples on."""
     rows = np.roll(np.arange(len(X)), step)
     if isinstance(X, Records):
         return Records({**X.columns, name: X.take(rows).columns[name]})

@@ -1,6 +1,6 @@
-"""What is known of a fitted model, as one page of HTML that needs nothing else.
+"""Reports on fitted models, each one page of HTML that needs no other file.
 
-A report reads the attributes of a learner and asks what others may ask, too.
+A report reads public attributes of a learner and asks questions that users may ask, too.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from representer.kernels import Kernel, Stack, seen_inside
 from representer.operators import Adapted, OperatorKernel, Representation, replicates
 from representer.samples import Data, TrainingSamples, count, evenly_spaced, plain, take
 
-# Samples whose Gram matrix shows the spectrum.
+# The number of samples whose Gram matrix shows the spectrum.
 SPECTRUM_ROWS = 500
 
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a report: sentences, facts in pairs, code, a figure (SVG), and a table."""
+    """A section of a report: sentences, pairs of facts, code, a figure (SVG), a table and warnings."""
 
     title: str
     texts: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Report:
-    """A page about a fitted model; texts of users are escaped when it is made into HTML.
+    """A page about a fitted model; its HTML escapes the texts of users.
 
     Examples
     --------
@@ -62,7 +62,7 @@ class Report:
     sections: tuple[Section, ...]
 
     def html(self) -> str:
-        """The page: one file, light and dark, for screens of any width, without scripts or addresses."""
+        """The page as one file for light and dark screens of any width, without scripts or addresses."""
         from jinja2 import Environment
 
         template = resources.files("representer.inspection").joinpath("report.html").read_text(encoding="utf-8")
@@ -71,15 +71,15 @@ class Report:
 
     def inline(self) -> str:
         """The texts, facts and tables as a piece of HTML that takes the style of the page around it."""
-        parts = []
+        pieces = []
         for section in self.sections:
             texts = "".join(f"<p>{escape(text)}</p>" for text in (*section.texts, *section.warnings))
             facts = "".join(f"<tr><td>{escape(a)}</td><td><b>{escape(b)}</b></td></tr>" for a, b in section.facts)
             rows = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in section.rows)
             code = f"<pre>{escape(section.code)}</pre>" if section.code else ""
             tables = "".join(f"<table>{table}</table>" for table in (facts, rows) if table)
-            parts.append(f"<h4>{escape(section.title)}</h4>{texts}{tables}{code}")
-        return "".join(parts)
+            pieces.append(f"<h4>{escape(section.title)}</h4>{texts}{tables}{code}")
+        return "".join(pieces)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the page to a file."""
@@ -88,7 +88,7 @@ class Report:
         return target
 
     def _repr_html_(self) -> str:
-        """The page in a notebook, in a frame of its own: its style does not touch the notebook's."""
+        """The page in a frame of a notebook, so that its style does not affect the notebook."""
         return f'<iframe srcdoc="{escape(self.html())}" style="width:100%;height:40rem;border:0" sandbox=""></iframe>'
 
 
@@ -102,7 +102,7 @@ def short(value: object) -> str:
 
 
 def kernel_words(kernel: object) -> str:
-    """A kernel as code with few digits: without the maps to columns before it, and lists of numbers by their range.
+    """A kernel as code with few digits, without the maps of columns, and with ranges in place of lists of numbers.
 
     Examples
     --------
@@ -112,17 +112,17 @@ def kernel_words(kernel: object) -> str:
     'Gaussian(lengthscale=[1.235 … 9.877])'
     """
     inner = seen_inside(kernel)[0] if isinstance(kernel, Kernel) else kernel
-    text = re.sub(r"\d+\.\d+(e[+-]?\d+)?", lambda found: f"{float(found.group(0)):.4g}", repr(inner))
+    text = re.sub(r"\d+\.\d+(e[+-]?\d+)?", lambda match: f"{float(match.group(0)):.4g}", repr(inner))
 
-    def range_of(found: re.Match[str]) -> str:
-        numbers = [float(number) for number in found.group(1).split(",")]
-        return found.group(0) if len(numbers) < 4 else f"[{min(numbers):.4g} … {max(numbers):.4g}]"
+    def range_of(match: re.Match[str]) -> str:
+        numbers = [float(number) for number in match.group(1).split(",")]
+        return match.group(0) if len(numbers) < 4 else f"[{min(numbers):.4g} … {max(numbers):.4g}]"
 
     return re.sub(r"\[([-+.\de]+(?:, [-+.\de]+)*)\]", range_of, text)
 
 
 def gram_spectrum(kernel: Kernel, points: Data, how: Representation) -> np.ndarray:
-    """The eigenvalues of the Gram matrix of some of the points over their number, the largest first."""
+    """The eigenvalues of the Gram matrix of evenly spaced points, over their number, the largest first."""
     rows = evenly_spaced(count(points), SPECTRUM_ROWS)
     sparse = kernel.domain != "vectors" or how.sparse
     adapted = Adapted(kernel, how.dtype, how.device, repair=False) if sparse else kernel
@@ -133,7 +133,7 @@ def gram_spectrum(kernel: Kernel, points: Data, how: Representation) -> np.ndarr
 
 
 def effective_dimension(spectrum: np.ndarray, alpha: float) -> float:
-    """Σ λ / (λ + alpha): how many directions of the kernel's space a fit uses.
+    """The effective dimension Σ λ / (λ + alpha), the number of directions of the kernel's space that a fit uses.
 
     Examples
     --------
@@ -146,14 +146,14 @@ def effective_dimension(spectrum: np.ndarray, alpha: float) -> float:
 
 
 def confusion(labels: np.ndarray, answers: np.ndarray, n_classes: int) -> np.ndarray:
-    """How often class i (row) was answered as class j (column)."""
+    """The confusion matrix: the number of samples of class i (row) that were answered as class j (column)."""
     counts = np.zeros((n_classes, n_classes), dtype=int)
     np.add.at(counts, (labels, answers), 1)
     return counts
 
 
 def reliability(probabilities: np.ndarray, labels: np.ndarray, edges: Sequence[float]) -> list[tuple[str, ...]]:
-    """For answers with a probability between two edges: how many, their mean probability, the share that is right."""
+    """A row for answers with a probability between two edges: their number, mean probability and accuracy."""
     top, right = probabilities.max(1), probabilities.argmax(1) == labels
     rows: list[tuple[str, ...]] = []
     for low, high in pairwise(edges):
@@ -167,16 +167,16 @@ def reliability(probabilities: np.ndarray, labels: np.ndarray, edges: Sequence[f
 # -- a page about a learner -------------------------------------------------------------------------------------------
 SHOWN = 10
 EDGES = (0.0, 0.5, 0.7, 0.8, 0.9, 0.95, 1.0)
-# alpha beside the largest eigenvalue: below the first it is lost in rounding, above the second nothing is learned.
+# Alpha over the largest eigenvalue: below LOWEST it is lost in rounding, above HIGHEST the fit learns nothing.
 LOWEST, HIGHEST = 1e-12, 1e2
 
 
 class Reported(Protocol):
-    """What a report asks of a fitted learner; what only some learners have, it looks up."""
+    """The questions of a report to a fitted learner, beside attributes that only some learners have."""
 
     @property
     def misfit_(self) -> np.ndarray:
-        """How little the fit without it expects each training sample."""
+        """The misfit of each training sample by the fit without it."""
 
     @property
     def suspects_(self) -> np.ndarray:
@@ -184,7 +184,7 @@ class Reported(Protocol):
 
     @property
     def relevance_(self) -> np.ndarray:
-        """How much each column matters."""
+        """The relevance of each column."""
 
     def _explained_function(self) -> Function: ...
     def _fitted_inputs(self) -> Data: ...
@@ -195,15 +195,15 @@ class Reported(Protocol):
 
 
 def make_report(learner: Reported, X_test: Data = None, y_test: Data = None, *, light: bool = False) -> Report:
-    """All that is known of a fitted learner; parts that it does not have are left out.
+    """The report on a fitted learner, without sections that do not apply to it.
 
-    The light report has only what needs no computation.
+    The light report has only sections that need no computation.
     """
     record = getattr(learner, "_record", None)
     subtitle = "" if record is None else f"fitted {record.began} in {record.seconds:.2f} s"
-    parts = [_summary(learner, X_test, y_test), _model(learner), _steps(learner)]
+    sections = [_summary(learner, X_test, y_test), _model(learner), _steps(learner)]
     if not light:
-        parts += [
+        sections += [
             _spectrum(learner),
             _left_out(learner),
             _test(learner, X_test, y_test),
@@ -211,9 +211,9 @@ def make_report(learner: Reported, X_test: Data = None, y_test: Data = None, *, 
             _suspects(learner),
             _replicates(learner),
         ]
-    parts.append(_reproduce(learner))
-    sections = tuple(section for section in parts if section is not None)
-    return Report(f"{type(learner).__name__}: a report", subtitle, sections)
+    sections.append(_reproduce(learner))
+    present = tuple(section for section in sections if section is not None)
+    return Report(f"{type(learner).__name__}: a report", subtitle, present)
 
 
 def _summary(learner: Reported, X_test: Data, y_test: Data) -> Section:
@@ -249,7 +249,7 @@ def _model(learner: Reported) -> Section:
 
 
 def _steps(learner: Reported) -> Section | None:
-    """Where the time of a fit went, what memory it took, and what it has warned of."""
+    """The steps of a fit with their time, its memory and its warnings."""
     record = getattr(learner, "_record", None)
     if record is None:
         return None
@@ -269,7 +269,7 @@ def _steps(learner: Reported) -> Section | None:
 
 
 def _replicates(learner: Reported) -> Section | None:
-    """Training samples with equal inputs: what their targets differ by, no model of these inputs explains."""
+    """Training samples with equal inputs, whose different targets no model of these inputs explains."""
     X, kernel, samples = learner._fitted_inputs(), learner._data_kernel(), learner._training_samples
     if X is None or kernel.domain == "gram" or samples is None:
         return None
@@ -366,7 +366,7 @@ def _left_out_classes(learner: Reported, classes: np.ndarray, labels: np.ndarray
 
 
 def _test(learner: Reported, X: Data, y: Data) -> Section | None:
-    """How often intervals contain what is known of test data."""
+    """The coverage of intervals on test data."""
     if X is None or y is None or not (hasattr(learner, "predict_interval") and hasattr(learner, "predict")):
         return None
     y = np.asarray(y, dtype=float)
@@ -382,12 +382,12 @@ def _test(learner: Reported, X: Data, y: Data) -> Section | None:
 
 
 def _relevance(learner: Reported) -> Section | None:
-    """Which columns matter; those of a Gram matrix are samples."""
+    """The relevance of columns; a Gram matrix has none."""
     if learner._data_kernel().domain == "gram":
         return None
     try:
         shares = learner.relevance_
-    except (AttributeError, ValueError):  # of objects, which have no columns
+    except (AttributeError, ValueError):  # objects have no columns
         return None
     names = getattr(learner, "feature_names_in_", None)
     names = [f"column {i}" for i in range(len(shares))] if names is None else list(map(str, names))
@@ -400,7 +400,7 @@ def _relevance(learner: Reported) -> Section | None:
 
 
 def _suspects(learner: Reported) -> Section | None:
-    """Samples that the fit without them does not expect."""
+    """The samples with the largest misfits."""
     left_out = learner._left_out_answers()
     if left_out is None:
         return None
@@ -408,10 +408,10 @@ def _suspects(learner: Reported) -> Section | None:
     misfit, classes = learner.misfit_, getattr(learner, "classes_", None)
     rows = []
     for i in learner.suspects_[:SHOWN]:
-        told, expected = targets[i], answers[i]
+        target, expected = targets[i], answers[i]
         if classes is not None:
-            told, expected = classes[told], classes[expected.argmax()]
-        rows.append((str(i), short(told), short(expected), f"{misfit[i]:.2f}"))
+            target, expected = classes[target], classes[expected.argmax()]
+        rows.append((str(i), short(target), short(expected), f"{misfit[i]:.2f}"))
     unit = "−log p of its class" if classes is not None else "error in standard deviations"
     text = "Training samples that the fit without them expects the least: look whether their targets are right."
     return Section("Suspects", (text,), head=("sample", "target", "expected", unit), rows=tuple(rows))

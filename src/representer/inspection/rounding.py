@@ -1,4 +1,4 @@
-"""What rounding does to a fit, said once at its end: digits that a function has lost, matrices that needed help."""
+"""The warning about rounding at the end of a fit: digits that a function has lost, matrices that needed jitter."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from representer.kernels import has_products
 from representer.linalg import RoundingNotes
 from representer.samples import Data, is_dask, plain
 
-# Terms of a function that are eps to this power times larger than their sum are worth a word: in double precision they
-# leave six digits, in single not quite three. An alpha that was learned may leave a digit less: the search has seen it.
+# Terms of a function that are eps to this power times larger than their sum are a reason to warn: they leave six
+# digits in double precision, and nearly three in single. A learned alpha may leave a digit less, as the search allowed.
 CANCELLATION, LEARNED = -0.6, -0.7
-# Samples are alike to a kernel if their variance in its RKHS is such a share of k(x, x), and alpha drowns it if it is
-# larger than such a share of this variance.
+# Samples are alike to a kernel if their variance in its RKHS is below the share ALIKE of k(x, x); alpha drowns that
+# variance if it is larger than its share DROWNED.
 ALIKE, DROWNED = 1e-6, 0.1
-# A column is far from zero if its mean is so many times its deviation.
+# A column is far from zero if its mean is this many times its deviation.
 FAR = 1e3
 
 
@@ -30,21 +30,22 @@ def lost_digits(
     learned: float | None = None,
     size: float = 0.0,
 ) -> str | None:
-    """Why answers of a fit may have fewer digits than usual, and what to do; None where nothing is known of it.
+    """Why the answers of a fit may have fewer digits than usual, with advice; None if there is no reason.
 
     Parameters
     ----------
     function : Function, StoredFeatures or None
-        What was fitted; one that is not finite is refused.
+        The fitted function; an infinite one is refused.
     X : data
         The training inputs as the user passed them.
     notes : RoundingNotes
-        What factorisations and solutions have said in the fit.
+        The notes of the factorisations and solutions of the fit.
     dtype : {"float64", "float32"}
+        The precision of the fit.
     learned : float or None
-        The alpha that was learned; None where it was given. The search has seen what its rounding costs.
+        The learned alpha, whose rounding the search has seen; None if alpha was a number.
     size : float
-        Values of the function below it do not matter: 1 for targets of zeros and ones.
+        The size below which values of the function do not matter: 1 for targets of zeros and ones.
     """
     reason = next(_reasons(function, X, notes, dtype, learned, size), None)
     return None if reason is None else f"{reason} {_advice(X)}"
@@ -58,7 +59,7 @@ def _reasons(
     learned: float | None,
     size: float,
 ) -> Iterator[str]:
-    """What is known of lost digits, in sentences, the gravest first."""
+    """Sentences about lost digits, the gravest first."""
     eps, exponent = float(np.finfo(dtype).eps), CANCELLATION if learned is None else LEARNED
     cancellation = 1.0 if function is None else function.cancellation(size=size)
     if np.isnan(cancellation):
@@ -101,10 +102,10 @@ def _reasons(
 
 
 def _drowned(function: Function, points: np.ndarray, alpha: float) -> float | None:
-    """The share of k(x, x) that tells samples apart, where it is small and alpha drowns it; None where it does not.
+    """The share of k(x, x) that tells samples apart, if it is small and alpha drowns it; else None.
 
-    It is the least variance of a column that varies, in a kernel of products; a stationary kernel of samples that are
-    alike has a lengthscale that says so.
+    It is the least variance of a varying column, in a kernel of products. A stationary kernel of samples that are alike
+    shows it by its lengthscale.
     """
     kernel = function.data_kernel
     if kernel is None or kernel.domain != "vectors" or not has_products(kernel):
@@ -120,14 +121,14 @@ def _drowned(function: Function, points: np.ndarray, alpha: float) -> float | No
 
 
 def _farthest(points: np.ndarray) -> float:
-    """The largest mean of a column in units of its deviation; 0 where no column varies."""
+    """The largest mean of a column in units of its deviation; 0 if no column varies."""
     unit = float(np.abs(points).max()) or 1.0  # so that squares are in range
     mean, deviation = np.abs((points / unit).mean(0)), (points / unit).std(0)
     return float(np.max(mean[deviation > 0] / deviation[deviation > 0], initial=0.0))
 
 
 def _advice(X: Data) -> str:
-    """The likeliest reason, and what to do."""
+    """The likeliest reason for lost digits, with advice."""
     points = _numbers(X)
     if points is not None:
         unit = float(np.abs(points).max()) or 1.0  # so that squares are in range

@@ -19,8 +19,8 @@ from representer.kernels.vectors import median_of
 from representer.linalg import combine
 from representer.values import COUNT, Below, Hyperparameter, Positive, Setting, Word, number, per_row
 
-# Pairs of strings are handled in blocks of about this many numbers, what a processor keeps at hand; but of so few
-# strings, a call costs more than its numbers, and a block may be larger.
+# Pairs of strings are handled in blocks of about BLOCK_NUMBERS numbers, which stay in the cache. Up to FEW_STRINGS
+# strings, a call costs more than its arithmetic, and a block may be as large as LARGE_BLOCK_NUMBERS.
 BLOCK_NUMBERS, LARGE_BLOCK_NUMBERS, FEW_STRINGS = 2**20, 2**23, 32
 # Vectors shorter than this are not worth a call each.
 SHORT_VECTOR = 200
@@ -41,7 +41,7 @@ class Padded:
 
 
 def _blocks(strings: Coded, samples: np.ndarray, numbers: Callable[[int, int], int]) -> Iterator[Padded]:
-    """Strings of similar length in blocks; n of them, of length at most l, take numbers(n, l)."""
+    """Blocks of strings of similar length; n strings of length at most l take numbers(n, l) numbers."""
     ends = np.cumsum(strings.lengths)
     order = samples[np.argsort(strings.lengths[samples], kind="stable")]
     while len(order):
@@ -64,7 +64,7 @@ def _of_pairs(
     Y: Sequence[String] | None,
     numbers: Callable[[int, int], int],
 ) -> np.ndarray:
-    """A symmetric function of all pairs of strings; of X with itself, half of it is computed.
+    """A symmetric function of all pairs of strings; without Y, half of the pairs of X are computed.
 
     The function gets the block of shorter strings first.
     """
@@ -123,7 +123,7 @@ class Subsequence(StringKernel):
         self.length = length
         self.decay = decay
 
-    _has_factor = True  # does it contain λ^(2n), which may be too small for a number?
+    _has_factor = True  # is λ^(2n), which may underflow, a factor of the kernel?
 
     def _up_to_scale(self) -> Kernel:
         new = copy.copy(self)
@@ -161,16 +161,16 @@ class Subsequence(StringKernel):
         order = np.argsort(np.concatenate([block.samples for block in blocks]))
 
         def values(decay: complex) -> np.ndarray:
-            each = [_gap_weighted(block.codes, block.codes, n, decay) for block in blocks]
-            return np.concatenate(each)[order]
+            diagonals = [_gap_weighted(block.codes, block.codes, n, decay) for block in blocks]
+            return np.concatenate(diagonals)[order]
 
         return self._differentiable(values, per_row(number(self, "decay")))
 
     def _differentiable(self, values: Callable[[complex], np.ndarray], decay: Tensor) -> Tensor:
         """The kernel as a differentiable function of λ.
 
-        The derivative is the imaginary part at λ + i·step over the step, which is exact to rounding for a step so small
-        that its square is nothing beside any number.
+        The derivative is the imaginary part at λ + i·step over the step. It is exact up to rounding, because the square
+        of so small a step vanishes.
         """
 
         def function(real: float, slope: bool) -> list[Tensor]:
@@ -184,8 +184,8 @@ class Subsequence(StringKernel):
 def _gap_weighted(x: np.ndarray, y: np.ndarray, n: int, decay: complex) -> np.ndarray:
     """The kernel of pairs of strings over λ^(2n), positions first and then pairs, which broadcast against each other.
 
-    Lodhi et al.'s recursion without that factor: ``ending[l]`` has, for a position of x (the loop) and each one
-    of y, the common subsequences of length l + 1 that end there, and ``earlier[l]`` the decayed sum of them over all
+    Lodhi et al.'s recursion without that factor: ``ending[l]`` counts, for the position of x in the loop and each
+    position of y, the common subsequences of length l + 1 that end there; ``earlier[l]`` is their decayed sum over all
     positions up to there.
     """
     symbols, others = torch.from_numpy(x), torch.from_numpy(np.where(y < 0, -2, y))  # padding equals nothing
@@ -196,12 +196,12 @@ def _gap_weighted(x: np.ndarray, y: np.ndarray, n: int, decay: complex) -> np.nd
     ending = torch.zeros(n, len(y), *shape, dtype=dtype)
     earlier = torch.zeros(n - 1, len(y), *shape, dtype=dtype)
     at = ending[:-1].unbind(1)
-    few = ending[:-1, :1].numel() < SHORT_VECTOR
+    is_short = ending[:-1, :1].numel() < SHORT_VECTOR
     for symbol in symbols:
         ending[0] = others == symbol
         torch.mul(earlier[:, :-1], ending[0, 1:], out=ending[1:, 1:])
         total += ending[-1].sum(0)
-        if few:
+        if is_short:
             _decay(ending[:-1], rate)
         else:
             for before, here in pairwise(at):
@@ -282,7 +282,7 @@ def _match_words(x: np.ndarray, y: np.ndarray, n_words: int) -> tuple[list[np.nd
 
 
 def _count_bits(words: np.ndarray) -> np.ndarray:
-    """How many bits of each 64-bit number are 1 (``numpy.bitwise_count`` is newer than NumPy 1.26)."""
+    """The number of bits that are 1 in each 64-bit number (``numpy.bitwise_count`` is newer than NumPy 1.26)."""
     octets = np.ascontiguousarray(words).view(np.uint8).reshape(*words.shape, 8)
     return np.unpackbits(octets, axis=-1).sum(-1, dtype=np.int64)
 
@@ -295,7 +295,7 @@ def _median_edit_distance(X: Sequence[String]) -> Tensor:
 
 
 def _definite_lengthscale(X: Sequence[String]) -> Tensor:
-    """The median distance, halved until the Gram matrix is positive semi-definite: at last it is nearly diagonal."""
+    """The median distance, halved until the Gram matrix is positive semi-definite, as a nearly diagonal one is."""
     lengthscale, distances = _median_edit_distance(X), edit_distances(X)
     while True:
         values = torch.linalg.eigvalsh(torch.exp(-distances / lengthscale))
@@ -307,8 +307,8 @@ def _definite_lengthscale(X: Sequence[String]) -> Tensor:
 class Edit(StringKernel):
     """k(x, y) = exp(−d(x, y) / ℓ), d the edit distance: how many insertions, deletions and replacements lead to y.
 
-    Other than the kernels that count, it is not positive semi-definite on every sample. Learners check the Gram matrix,
-    set small negative eigenvalues to zero with an ``IndefiniteGramWarning`` and refuse a matrix with large ones
+    Unlike the kernels that count substrings, it is not positive semi-definite on every sample. Learners check the Gram
+    matrix, set small negative eigenvalues to zero with an ``IndefiniteGramWarning`` and refuse a matrix with large ones
     (``representer.linalg.repair_gram``); a smaller lengthscale makes them smaller. The empty string is as far from
     another one as that is long, and symbols that the training strings do not have equal none of theirs.
 
@@ -318,8 +318,8 @@ class Edit(StringKernel):
     ----------
     lengthscale : float, "median" or "auto"
         ℓ. ``"median"``: the median distance between samples (200 of them, evenly spaced). ``"auto"``: learned, starting
-        from there or, if the Gram matrix is indefinite, from the half, the quarter … at which it is not; the search
-        stays where it is not.
+        from there or, if the Gram matrix is indefinite, from the first half, quarter … with a positive semi-definite
+        one; the search keeps it so.
 
     Examples
     --------

@@ -23,7 +23,7 @@ from representer.values import Rule, number, same
 
 # Points whose Gram matrix is one block.
 BLOCK_POINTS = math.isqrt(BLOCK_BYTES // 8)
-# Bags are gathered to about so many points where only pairs within a bag are needed: more would be wasted work.
+# Bags are gathered to about this many points where only pairs within a bag are needed: more would be wasted work.
 DIAGONAL_POINTS = 256
 # Enough bags for a stable median distance between them.
 MEDIAN_BAGS = 300
@@ -64,7 +64,7 @@ class OnBags(Kernel, ABC):
 
     domain: Domain = "objects"
     noun: ClassVar[str] = "bag"  # what errors call a sample
-    most_points: ClassVar[float] = math.inf  # that are compared with as many others at a time
+    most_points: ClassVar[float] = math.inf  # points that are compared with as many others at a time
     rules = {"kernel": Rule("a kernel of points", lambda k: isinstance(k, Kernel) and k.domain != "gram")}
     kernel: Kernel
 
@@ -73,7 +73,7 @@ class OnBags(Kernel, ABC):
         """The kernel of all pairs of bags, in one block; ``right`` may be ``left`` itself."""
 
     def prepare(self, X: Data) -> list[Data]:
-        """The bags as a list; each has points that the inner kernel takes."""
+        """The bags as a list, after the inner kernel has checked the points of each."""
         if sparse.issparse(X):
             raise ValueError(f"{type(self).__name__} takes a sequence of {self.noun}s; got {type(X).__name__}.")
         bags = as_list(X, f"{self.noun}s", type(self).__name__)

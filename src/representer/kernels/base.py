@@ -54,9 +54,9 @@ class ExplicitFeatures:
 
 
 def side_by_side(features: Mapping[str, ExplicitFeatures]) -> ExplicitFeatures:
-    """The features of several kernels in one matrix; a column is named by its kernel and its name there."""
-    matrices = [own.matrix for own in features.values()]
-    names = [(which, name) for which, own in features.items() for name in own.columns]
+    """The features of several kernels in one matrix; a column is named by its kernel and by its name in that kernel."""
+    matrices = [explicit.matrix for explicit in features.values()]
+    names = [(kernel, name) for kernel, explicit in features.items() for name in explicit.columns]
     is_sparse = any(map(sparse.issparse, matrices))
     matrix = sparse.hstack(matrices, format="csr") if is_sparse else np.hstack(matrices)
     return ExplicitFeatures(matrix, {name: i for i, name in enumerate(names)})
@@ -72,7 +72,7 @@ def with_short_indices(matrix: sparse.csr_array | np.ndarray) -> sparse.csr_arra
 
 
 def is_searched(kernel: Value) -> bool:
-    """Is a gradient asked in one of the kernel's hyperparameters?"""
+    """Does a search ask for the gradient in one of the kernel's hyperparameters?"""
     numbers = kernel.hyperparameter_values().values()
     return torch.is_grad_enabled() and any(value.requires_grad for value in numbers)
 
@@ -84,9 +84,9 @@ def with_derivative(function: Callable[[float, bool], Sequence[Tensor]], argumen
     v + s·(θ − θ₀) has the value v and the derivative s at θ₀: autograd need not follow the computation.
     """
     slope = argument.requires_grad and torch.is_grad_enabled()
-    each = [torch.stack(list(function(theta, slope))) for theta in argument.detach().reshape(-1).tolist()]
-    batch = argument.shape[: argument.ndim - each[0].ndim + 1]
-    values, *slopes = torch.stack(each, 1).reshape(len(each[0]), *batch, *each[0].shape[1:])
+    members = [torch.stack(list(function(theta, slope))) for theta in argument.detach().reshape(-1).tolist()]
+    batch = argument.shape[: argument.ndim - members[0].ndim + 1]
+    values, *slopes = torch.stack(members, 1).reshape(len(members[0]), *batch, *members[0].shape[1:])
     return values + slopes[0] * (argument - argument.detach()) if slope else values
 
 
@@ -125,15 +125,15 @@ class Kernel(Value, ABC):
 
     domain: Domain = "vectors"
     bounded: ClassVar[bool] = False  # is k(x, x) the same for all x?
-    bounded_with_parts: ClassVar[bool] = False  # is k(x, x) bounded if those of the kernels are from which it is made?
-    of_products: ClassVar[bool] = False  # is it one of inner products ⟨x, y⟩, whose size an offset of X changes?
-    definite: ClassVar[bool] = True  # of vectors: is every Gram matrix positive semi-definite?
-    takes_sparse: ClassVar[bool] = False  # are vectors welcome as sparse matrices of SciPy, too?
+    bounded_with_parts: ClassVar[bool] = False  # is k(x, x) bounded whenever all kernels inside are?
+    of_products: ClassVar[bool] = False  # is k a function of ⟨x, y⟩, whose size an offset of X changes?
+    definite: ClassVar[bool] = True  # is every Gram matrix of vectors positive semi-definite?
+    takes_sparse: ClassVar[bool] = False  # may vectors be the rows of a sparse matrix of SciPy?
     __array_ufunc__ = None  # so that a NumPy scalar times a kernel asks the kernel
 
     @property
     def takes_gaps(self) -> bool:
-        """Are vectors welcome with NaN for what is not known?"""
+        """May entries of vectors be missing (NaN)?"""
         return False
 
     @abstractmethod
@@ -145,7 +145,7 @@ class Kernel(Value, ABC):
         """The vector k(x_i, x_i) of prepared data."""
 
     def _magnitudes(self, X: Data, Y: Data) -> Tensor:
-        """What the rounding of k(X, Y) is relative to: its absolute values, or those of what cancels in it."""
+        """The magnitudes that rounding errors of k(X, Y) are relative to: |k|, or the terms that cancel in k."""
         return self._gram(X, Y).abs()
 
     def tangent(self, X: Tensor) -> Tangent | None:
@@ -161,9 +161,9 @@ class Kernel(Value, ABC):
         return gram.to(coefficients) @ coefficients
 
     def _gram_around(self, X: Data, Y: Data, middle: Tensor) -> Tensor:
-        """The matrix k(x_i, y_j) − Σ_l q_l k(x_i, y_l) of weights q (m, 1), by ⟨φ(x), φ(y) − m⟩ of few features.
+        """The matrix k(x_i, y_j) − Σ_l q_l k(x_i, y_l) for weights q (m, 1); with few features it is ⟨φ(x), φ(y) − m⟩.
 
-        What cancels is then as large as φ(y), not as k(x, y): of points far from zero, that leaves digits.
+        Numbers as large as φ(y) cancel there, instead of numbers as large as k(x, y): points far from zero keep digits.
         """
         size = self.n_features(Y) if isinstance(Y, Tensor) and self.domain == "vectors" else None
         left, right = (None, None) if size is None or size > count(Y) else (self.features(X), self.features(Y))
@@ -179,7 +179,7 @@ class Kernel(Value, ABC):
         """
         self.check_hyperparameters()
         if self.domain == "vectors" and all(isinstance(x, np.ndarray) and x.ndim == 1 for x in (X, Y)):
-            return self([X], [Y])[0, 0]  # two points: scikit-learn's way with functions
+            return self([X], [Y])[0, 0]  # two single points, as scikit-learn passes them to a function
         X = self.prepare(X)
         if Y is None:
             require_gram(count(X), count(X))
@@ -200,8 +200,8 @@ class Kernel(Value, ABC):
     def features(self, X: Data) -> Tensor | None:
         """The features φ(X) (..., n, q) of data that ``prepare`` has checked; None if there are none, or too many.
 
-        They are differentiable, and those of x do not depend on the other samples. A kernel on vectors with finitely
-        many features defines this method; a kernel of objects, whose features are sparse, ``_explicit_features``.
+        They are differentiable, and φ(x) does not depend on the other samples. A kernel on vectors with finitely many
+        features defines this method; a kernel of objects, whose features are sparse, defines ``_explicit_features``.
 
         Examples
         --------
@@ -215,7 +215,7 @@ class Kernel(Value, ABC):
         return None
 
     def n_features(self, X: Data) -> int | None:
-        """How many columns ``features(X)`` has, from one sample; None if there are no such features."""
+        """The number of columns of ``features(X)``, counted on one sample; None if there are no such features."""
         one = X[..., :1, :] if isinstance(X, Tensor) and X.ndim > 1 else take(X, torch.arange(1))
         with torch.no_grad():
             features = self.features(one)
@@ -224,10 +224,10 @@ class Kernel(Value, ABC):
     def explicit_features(self, X: Data, columns: Columns | None = None) -> ExplicitFeatures:
         """The features φ(X), where k(X) = φ(X) φ(X)ᵀ, as an array or a sparse matrix with named columns.
 
-        Linear models take such a matrix. With the ``columns`` of earlier features, those of X are in the same columns;
-        features that ``columns`` does not have are left out. Words such as ``"median"`` get their numbers from X; with
-        ``columns`` they must have them already. Sums, multiples and normalised forms of kernels with explicit features
-        have them, too.
+        Linear models take such a matrix. With the ``columns`` of earlier features, φ(X) is written in the same columns,
+        and features that ``columns`` does not have are left out. Words such as ``"median"`` get their numbers from X;
+        with ``columns`` they must have them already. Sums, multiples and normalised forms of kernels with explicit
+        features have them, too.
 
         Examples
         --------
@@ -287,7 +287,7 @@ class Kernel(Value, ABC):
         return self._rebuild(change)
 
     def addends(self) -> list[tuple[str, Kernel]]:
-        """The kernels whose sum this one is, each with a short name; itself where it is no sum.
+        """The addends of a sum of kernels, each with a short name; a kernel that is no sum is its only addend.
 
         Examples
         --------
@@ -333,7 +333,7 @@ class Kernel(Value, ABC):
 
 
 def _lift(value: Kernel | Setting) -> Kernel | None:
-    """A number as a constant kernel; None for what can be neither."""
+    """A kernel as it is, a number as a constant kernel, and None for anything else."""
     if isinstance(value, Kernel):
         return value
     return Constant(value) if is_scalar(value) else None
@@ -387,7 +387,7 @@ class Constant(Kernel):
 
 
 def _takes_anything(kernel: object) -> bool:
-    """Is it a constant, or made from constants only?"""
+    """Is the kernel a constant, or made from constants only?"""
     children = [child for _, child in kernel._children()] if isinstance(kernel, Value) else []
     return isinstance(kernel, Constant) or (bool(children) and all(map(_takes_anything, children)))
 
@@ -418,7 +418,7 @@ class Pair(Kernel, ABC):
         return self.left.takes_gaps and self.right.takes_gaps
 
     def prepare(self, X: Data) -> Data:
-        """The data, checked by both kernels; objects of which each makes something else, in both forms."""
+        """The data, checked by both kernels; objects that the two represent differently become ``Views``."""
         return prepare_for_each((self.left, self.right), X, self.domain)
 
     def _sides(self, *data: Data) -> tuple[list[Data], list[Data]]:
@@ -434,11 +434,11 @@ class Pair(Kernel, ABC):
     def _grams(self, X: Data, Y: Data | None) -> tuple[Tensor, Tensor]:
         """Both Gram matrices; a constant stays a number."""
         left, right = self._sides(X, Y)
-        (first, own), (second, other) = sorted(
+        (first, first_data), (second, second_data) = sorted(
             ((self.left, left), (self.right, right)), key=lambda side: isinstance(side[0], Constant)
         )
-        gram = first._gram(*own)
-        return gram, number(second, "value", gram) if isinstance(second, Constant) else second._gram(*other)
+        gram = first._gram(*first_data)
+        return gram, number(second, "value", gram) if isinstance(second, Constant) else second._gram(*second_data)
 
     def _diagonals(self, X: Data) -> tuple[Tensor, Tensor]:
         """The diagonals of the left and of the right kernel."""
@@ -446,7 +446,7 @@ class Pair(Kernel, ABC):
         return self.left._diag(*left), self.right._diag(*right)
 
 
-# -- objects of which each of several kernels makes something else ----------------------------------------------------
+# -- objects that several kernels represent differently --------------------------------------------------------------
 class Views(tuple[Any, ...]):
     """One object as each of several kernels takes it: a molecule, say, and its graph."""
 
@@ -461,17 +461,17 @@ class Preparing(Protocol):
 
 
 def prepare_for_each(kernels: Sequence[Preparing], X: Data, domain: Domain) -> Data:
-    """The data, checked by all kernels; objects of which they make different things, as ``Views``.
+    """The data, checked by all kernels; objects that the kernels represent differently become ``Views``.
 
-    A constant takes any data, also what the first of the other kernels makes of them.
+    A constant takes any data: its view is that of the first other kernel.
     """
     if len(kernels) > 1 and domain == "objects":
         if _has_views(X):
             return X
         forms = [None if _takes_anything(kernel) else kernel.prepare(X) for kernel in kernels]
-        particular = [form for form in forms if form is not None]
-        if _differ(particular):
-            items = zip(*(particular[0] if form is None else form for form in forms), strict=True)
+        prepared = [form for form in forms if form is not None]
+        if _differ(prepared):
+            items = zip(*(prepared[0] if form is None else form for form in forms), strict=True)
             return list(map(Views, items))
     for kernel in kernels:
         X = kernel.prepare(X)
@@ -491,7 +491,7 @@ def _has_views(X: Data) -> bool:
 
 
 def _differ(forms: Sequence[Data]) -> bool:
-    """Are the objects of different types, or in the views of kernels that are themselves made from several?"""
+    """Do the forms of an object have different types, or hold the views of a kernel inside?"""
     if not all(isinstance(form, list) for form in forms):
         return False
     return any(isinstance(items[0], Views) or len(set(map(type, items))) > 1 for items in zip(*forms, strict=True))
@@ -508,9 +508,9 @@ class Sum(Pair):
     """
 
     def addends(self) -> list[tuple[str, Kernel]]:
-        """Those of both sides; kernels of two views stay together, because each sees a view of its own."""
-        both = [*self.left.addends(), *self.right.addends()]
-        return both if {self.left.domain, self.right.domain} <= {self.domain} else super().addends()
+        """The addends of both sides; kernels of two views stay together, because each sees a view of its own."""
+        addends = [*self.left.addends(), *self.right.addends()]
+        return addends if {self.left.domain, self.right.domain} <= {self.domain} else super().addends()
 
     def _gram(self, X: Data, Y: Data | None) -> Tensor:
         return combine("add", *self._grams(X, Y))
@@ -529,11 +529,11 @@ class Sum(Pair):
         """The features of both kernels in columns that are named by the side and the name there."""
         sides = {}
         for side, (data,) in zip(("left", "right"), self._sides(X), strict=True):
-            own = columns
+            side_columns = columns
             if columns is not None:
                 names = [name[1] for name in sorted(columns, key=columns.__getitem__) if name[0] == side]  # type: ignore[index]
-                own = {name: i for i, name in enumerate(names)}
-            sides[side] = getattr(self, side)._explicit_features(data, own)
+                side_columns = {name: i for i, name in enumerate(names)}
+            sides[side] = getattr(self, side)._explicit_features(data, side_columns)
         return side_by_side(sides)
 
     def __repr__(self) -> str:
@@ -602,8 +602,8 @@ class Scaled(Wrapped):
         self.scale = scale
 
     def addends(self) -> list[tuple[str, Kernel]]:
-        """Those of the inner kernel, scaled."""
-        return [(name, Scaled(part, self.scale)) for name, part in self.kernel.addends()]
+        """The addends of the inner kernel, each scaled."""
+        return [(name, Scaled(addend, self.scale)) for name, addend in self.kernel.addends()]
 
     def _gram(self, X: Data, Y: Data | None) -> Tensor:
         gram = self.kernel._gram(X, Y)
@@ -660,7 +660,7 @@ class Normalized(Wrapped):
         return (diagonal > 0).to(diagonal.dtype)
 
     def _explicit_features(self, X: Data, columns: Columns | None) -> ExplicitFeatures:
-        """The features divided by their whole norm, of which the columns may lack something."""
+        """The features divided by ‖φ(x)‖, in which features that ``columns`` leaves out count, too."""
         inner = self.kernel._explicit_features(X, columns)
         norms = self.kernel._diag(X).sqrt().numpy()
         weights = np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0)
@@ -704,8 +704,8 @@ class Centered(Wrapped):
     def _centred_features(self, X: Data, anchors: Data) -> Tensor | None:
         """The features φ(x) − m of dense vectors, where they are few and the search needs no derivative of them.
 
-        What cancels in them is as large as φ(x), what cancels in k(x, y) and its means as ‖φ(x)‖²: of points far from
-        zero, that leaves nothing.
+        Numbers as large as φ(x) cancel in them. Numbers as large as ‖φ(x)‖² cancel in k(x, y) minus its means, which
+        leaves no digits for points far from zero.
         """
         if not isinstance(X, Tensor) or self.domain != "vectors" or is_searched(self.kernel):
             return None
@@ -732,18 +732,18 @@ class Centered(Wrapped):
         return combine("sub", gram, columns[..., None, :])
 
     def _magnitudes(self, X: Data, Y: Data) -> Tensor:
-        """What is centred, and the means that are taken off it: of features, or of entries."""
+        """The magnitudes of what cancels by centring: features and their mean, or else entries of k and their means."""
         anchors = self._anchors(X)
         left, right = (self._centred_features(points, anchors) for points in (X, Y))
         if left is not None and right is not None:
-            own, other = (self._rounded(points, centred) for points, centred in ((X, left), (Y, right)))
-            return own.abs() @ right.abs().mT + left.abs() @ other.abs().mT
+            rounded = [self._rounded(points, centred) for points, centred in ((X, left), (Y, right))]
+            return rounded[0].abs() @ right.abs().mT + left.abs() @ rounded[1].abs().mT
         inner = self.kernel._magnitudes(X, Y)
         rows, columns = (self._means(points, anchors).abs() for points in (X, Y))
         return inner + rows[..., :, None] + columns[..., None, :]
 
     def _rounded(self, X: Tensor, centred: Tensor) -> Tensor:
-        """What the rounding of the centred features is relative to: points that are their own features have none."""
+        """The features that rounding errors of the centred ones are relative to; points as features are not rounded."""
         features = self.kernel.features(X)
         return centred if features is None or features is X else features
 
@@ -758,7 +758,7 @@ class Centered(Wrapped):
 
 
 def has_products(kernel: Kernel) -> bool:
-    """Is a kernel, or one from which it is made, a function of inner products of the points themselves?
+    """Is a kernel, or a kernel inside it, a function of inner products of the points themselves?
 
     Examples
     --------
@@ -766,11 +766,12 @@ def has_products(kernel: Kernel) -> bool:
     >>> has_products(Gaussian() + 2.0 * Linear()), has_products(Gaussian())
     (True, False)
     """
-    return kernel.of_products or any(has_products(part) for _, part in kernel._children() if isinstance(part, Kernel))
+    children = [child for _, child in kernel._children() if isinstance(child, Kernel)]
+    return kernel.of_products or any(map(has_products, children))
 
 
 def is_bounded(kernel: Kernel) -> bool:
-    """Is k(x, x) known to be bounded for all x: are all parts that are not normalised of such a kind?
+    """Is k(x, x) known to be bounded, because every kernel inside is bounded or normalised?
 
     Examples
     --------
@@ -790,10 +791,10 @@ DENSE_ADVANTAGE = 100
 
 
 class ExplicitKernel(Kernel):
-    """A kernel of objects with sparse explicit features; a subclass gives ``_features``.
+    """A kernel of objects with sparse explicit features; a subclass gives ``_explicit_features``.
 
-    The Gram matrix is one sparse product. Features of new objects that no training object has are in no product with
-    them and drop out by themselves.
+    The Gram matrix is one sparse product. A feature that no training object has drops out of the products of new
+    objects with training objects.
     """
 
     domain: Domain = "objects"
@@ -838,15 +839,14 @@ class CountingKernel(ExplicitKernel):
 def inner_products(left: sparse.csr_array, right: sparse.csr_array | None, weights: np.ndarray | None = None) -> Tensor:
     """The dense matrix left @ diag(weights) @ right.T of sparse features; ``right`` None means left, at half the work.
 
-    Features that many objects have are multiplied as dense columns, the others as sparse ones: each in the way that is
-    faster for it.
+    Features that many objects have are multiplied as dense columns, the others as sparse ones, which is fastest.
     """
     other = left if right is None else right
     common = _occupancy(left) * (DENSE_ADVANTAGE * _occupancy(other)) > left.shape[0] * other.shape[0]
     gram = torch.zeros(left.shape[0], other.shape[0], dtype=torch.float64)
-    for share, add in ((~common, _add_sparse), (common, _add_dense)):
-        if share.any():
-            columns = slice(None) if share.all() else share
+    for selected, add in ((~common, _add_sparse), (common, _add_dense)):
+        if selected.any():
+            columns = slice(None) if selected.all() else selected
             factor = None if right is None else right[:, columns]
             add(gram, left[:, columns], factor, None if weights is None else weights[columns])
     return gram
@@ -869,7 +869,7 @@ def _add_dense(
 def _add_sparse(
     gram: Tensor, left: sparse.csr_array, right: sparse.csr_array | None, weights: np.ndarray | None
 ) -> None:
-    """Add the product of rare features, in blocks, because it holds an index with each entry; half if symmetric."""
+    """Add the product of rare features in blocks, because it stores an index with each entry; half if symmetric."""
     transposed = (left if right is None else right).T.tocsr()
     if weights is not None:
         transposed.data *= np.repeat(weights, np.diff(transposed.indptr))

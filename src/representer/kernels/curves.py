@@ -1,4 +1,4 @@
-"""Kernels of curves: functions of one variable, known at some times."""
+"""Kernels of curves: functions of one variable that are known at finitely many times."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class Functional(Mapped):
 
     ``Functional(Linear())`` is that integral, ``Functional(Gaussian(ℓ))`` is exp(−∫ (x − y)² dt / (2ℓ²)): curves are
     embedded isometrically as vectors √w·x of values and weights, so any kernel of inner products or Euclidean distances
-    applies, with its hyperparameters. Two forms of data:
+    applies, with its hyperparameters. Curves come in two forms:
 
     - ``domain="vectors"``: rows of a matrix, values at the times of a common ``grid``; integrals by the trapezoid rule.
     - ``domain="objects"``: a list of pairs (times, values), each curve with times of its own. With ``grid`` the curves
       are interpolated there, linearly (beyond its own times a curve keeps its first and last value), and treated as
-      before. Without, integrals are those of the piecewise linear interpolants, exactly, on the union of all times: no
-      refinement of a curve by points on it changes them. The vectors then have two entries for each interval between
+      rows. Without ``grid``, the piecewise linear interpolants are integrated exactly, on the union of all times: more
+      points on the same polygon change nothing. The vectors then have two entries for each interval between
       distinct times in the data; with many curves whose times are all different, a ``grid`` costs far less.
 
     Parameters
@@ -44,8 +44,8 @@ class Functional(Mapped):
         The order of the derivative that is compared; (0, 1) is the Sobolev inner product ∫ xy + ∫ x′y′. Derivatives are
         difference quotients, constant from time to time.
     interval : (float, float) or "hull", optional
-        Where to integrate. Pairs without a grid: None is where all curves are known, ``"hull"`` where any is, both
-        decided by the data the kernel is fitted to; beyond its own times a curve keeps its first and last value.
+        The interval of integration. For pairs without a grid, None is where all curves are known, ``"hull"`` where any
+        is; the data of the fit decide both. Beyond its own times a curve keeps its first and last value.
     domain : {"vectors", "objects"}
         Rows on a common grid, or pairs.
 
@@ -291,7 +291,7 @@ def embed_rows(X: Tensor, times: Tensor, orders: Sequence[int]) -> Tensor:
 
 
 def _derivative(times: Tensor, X: Tensor, order: int) -> tuple[Tensor, Tensor]:
-    """The edges of the steps on which difference quotients of an order stand, and these; of order 0 times and curves.
+    """The edges of the steps of an order's difference quotients, and the quotients; for order 0 the times and curves.
 
     The quotient of two neighbours belongs to the piece between them, and to its middle for the next order; the outer
     pieces reach to the ends.
@@ -308,8 +308,8 @@ def _derivative(times: Tensor, X: Tensor, order: int) -> tuple[Tensor, Tensor]:
 def embed_pairs(curves: Sequence[Pair], orders: Sequence[int], interval: tuple[float, float]) -> Tensor:
     """The vectors √w·x whose inner products are the exact integrals of interpolants, or of steps, over an interval.
 
-    Between two neighbours among all times the product of two interpolants is a quadratic: Gauss's rule with two points
-    is exact; of two step functions one point is enough.
+    Between two neighbouring times the product of two interpolants is a quadratic, for which Gauss's rule with two
+    points is exact; for the product of two step functions one point is enough.
     """
     start, end = interval
     vectors = []

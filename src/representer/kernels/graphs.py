@@ -169,14 +169,14 @@ def _once(
     unique = np.stack([keys // max(n_nodes, 1), keys % max(n_nodes, 1)], axis=1)
     if labels is None:
         return unique, (None,) * len(unique)
-    own = tuple(labels[i] for i in first.tolist())
+    distinct = tuple(labels[i] for i in first.tolist())
     for place, index in enumerate(inverse.tolist()):
-        if labels[place] != own[index]:
+        if labels[place] != distinct[index]:
             raise ValueError(
-                f"The edge {tuple(unique[index].tolist())} is given twice, with the labels {own[index]!r} and "
+                f"The edge {tuple(unique[index].tolist())} is given twice, with the labels {distinct[index]!r} and "
                 f"{labels[place]!r}. Edges have no direction: give one label."
             )
-    return unique, own
+    return unique, distinct
 
 
 def as_graph(graph: Data, *, node_label: Hashable = "label", edge_label: Hashable = "label") -> Graph:
@@ -217,11 +217,18 @@ def as_graph(graph: Data, *, node_label: Hashable = "label", edge_label: Hashabl
 
 
 def is_graph(item: object) -> bool:
-    """Is it a graph of a kind that ``as_graph`` takes?"""
+    """Is it a graph of a kind that ``as_graph`` takes?
+
+    Examples
+    --------
+    >>> from representer.kernels import Graph, is_graph
+    >>> is_graph(Graph([(0, 1)])), is_graph("C-C")
+    (True, False)
+    """
     return isinstance(item, Graph) or _is_networkx(item) or _is_molecule(item)
 
 
-# An object of a class can only exist where its module has been imported: there is nothing to import here.
+# Whoever has an object of networkx or RDKit has imported that package: there is nothing to import here.
 def _is_networkx(item: object) -> bool:
     networkx = sys.modules.get("networkx")
     return networkx is not None and isinstance(item, networkx.Graph)
@@ -233,7 +240,7 @@ def _is_molecule(item: object) -> bool:
 
 
 def _from_networkx(graph: Data, node_label: Hashable, edge_label: Hashable) -> Graph:
-    """A networkx graph with its nodes numbered in their order there."""
+    """A networkx graph as a ``Graph``, its nodes numbered in the order in which networkx lists them."""
     if graph.is_directed() or graph.is_multigraph():
         raise ValueError(
             f"Expected an undirected graph with at most one edge between two nodes; got {type(graph).__name__}. "
@@ -280,7 +287,7 @@ def check_graphs(X: Data, who: str) -> list[Graph]:
 
 
 def _at(i: int, item: Data) -> Graph:
-    """The graph at a position, which an error names."""
+    """One graph as a ``Graph``; an error names its position."""
     try:
         return as_graph(item)
     except ValueError as error:
@@ -290,14 +297,14 @@ def _at(i: int, item: Data) -> Graph:
 # -- many graphs ------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Union:
-    """The disjoint union of graphs as arrays: every loop over nodes or edges is one over all of them at once."""
+    """The disjoint union of graphs as arrays, so that a loop over nodes or edges runs over all graphs at once."""
 
     n_graphs: int
     graph: np.ndarray  # (N,), the graph of each node
     nodes: np.ndarray  # (N,), the label of each node, as its place in ``node_labels``
     sources: np.ndarray  # (M,), both directions of each edge (a loop has one), sorted by source
     targets: np.ndarray
-    arcs: np.ndarray  # (M,), the label of each of them, as its place in ``edge_labels``
+    arcs: np.ndarray  # (M,), the label of each directed edge, as its place in ``edge_labels``
     node_labels: list[Hashable]  # the distinct labels
     edge_labels: list[Hashable]
 
@@ -307,7 +314,7 @@ class Union:
         return len(self.graph)
 
     def between(self, first: int, last: int) -> Union:
-        """The graphs from ``first`` up to ``last``, which is left out, with the same numbers for labels."""
+        """The graphs first, …, last − 1, with the same numbers for labels."""
         begin, end = np.searchsorted(self.graph, [first, last])
         arcs = slice(*np.searchsorted(self.sources, [begin, end]))
         return Union(
@@ -351,7 +358,7 @@ def union(graphs: Sequence[Data]) -> Union:
 
 
 def runs(weights: np.ndarray, most: int) -> list[tuple[int, int]]:
-    """Consecutive runs (first, last), the last left out, that weigh about ``most`` each, of one member at least."""
+    """Slices (first, end) of consecutive members that weigh about ``most`` together, of one member at least."""
     if not len(weights):
         return []
     block = (np.cumsum(weights) - weights) // max(1, most)
@@ -359,19 +366,19 @@ def runs(weights: np.ndarray, most: int) -> list[tuple[int, int]]:
 
 
 def _codes(labels: Iterable[Hashable]) -> tuple[np.ndarray, list[Hashable]]:
-    """The labels as numbers in the order of their first appearance, and the distinct ones."""
+    """The labels as numbers in the order of their first appearance, and the distinct labels."""
     numbers: dict[Hashable, int] = {}
     codes = np.array([numbers.setdefault(label, len(numbers)) for label in labels], dtype=np.int64)
     return codes, list(numbers)
 
 
-# The number of a feature: a new one if it has none, or a negative one if it may not get any.
+# A function that numbers features: it gives a new feature the next number, or −1 where no new ones are allowed.
 Numbering = Callable[[Hashable], int]
 # Packed codes stay below this, so that no product overflows.
 MAX_CODE = 2**62
-# About so many pairs of nodes are searched for shortest paths at once.
+# The number of pairs of nodes that are searched for shortest paths at once, about.
 BLOCK_PAIRS = 2**22
-# A learned decay stays below this share of what the graphs allow: beyond, conjugate gradients become slow.
+# A learned decay stays below this share of the largest convergent one: above, conjugate gradients become slow.
 SAFE_SHARE = 0.9
 # A learned decay starts from this share of its limit.
 START_SHARE = 0.5
@@ -405,7 +412,7 @@ class VertexHistogram(CountingKernel):
 
 @dataclass(frozen=True)
 class Counts:
-    """Counts (n_graphs, q), and how their columns get the numbers that they have in other features."""
+    """Counts (n_graphs, q) of features, and the function that gives each column the number of its feature."""
 
     matrix: sparse.csr_array
     numbers: Callable[[Numbering], list[int]]
@@ -414,8 +421,8 @@ class Counts:
 class GraphFeatures(ExplicitKernel, ABC):
     """A kernel that counts in all graphs at once; a subclass gives the table of counts.
 
-    Only ``explicit_features`` needs to say what a column means: the graphs of one Gram matrix are counted together, in
-    columns that need no name.
+    The graphs of one Gram matrix are counted together, in columns without names; only ``explicit_features`` says what
+    a column means.
     """
 
     @abstractmethod
@@ -527,7 +534,7 @@ def refine(graphs: Union, labels: np.ndarray, n_labels: int) -> tuple[np.ndarray
 
 
 def _number_subtrees(graphs: Union, levels: list[np.ndarray], size: int, numbering: Numbering) -> list[int]:
-    """The numbers of subtrees, each named by those of its root and branches one level before, which no other shares."""
+    """The numbers of subtrees; a subtree is named by the numbers of its root and branches one level before."""
     numbers = [-1] * size
     sources, targets, arcs = graphs.sources, graphs.targets.tolist(), graphs.arcs.tolist()
     first = np.searchsorted(sources, np.arange(graphs.size + 1)).tolist()
@@ -640,8 +647,8 @@ class RandomWalk(Kernel):
     decay : float or "auto"
         The weight of a step. ``"auto"`` learns it, starting from half of the limit.
     limit : float, optional
-        What a learned decay stays below. None: the graphs it is learned on decide it, 0.9 / max ρ². If graphs with a
-        larger ρ may come later, choose 1 / Δ², which allows all graphs whose nodes have at most Δ neighbours.
+        The upper bound of a learned decay. None: 0.9 / max ρ² over the graphs of the fit. If graphs with a larger ρ may
+        come later, choose 1 / Δ², which allows all graphs whose nodes have at most Δ neighbours.
 
     Examples
     --------
@@ -667,8 +674,8 @@ class RandomWalk(Kernel):
 
     def _own_specification(self, name: str) -> Hyperparameter:
         """The specification of a decay that, while it is learned, stays below the limit."""
-        own = super()._own_specification(name)
-        return own if self.limit is None else replace(own, constraint=Below(limit=float(self.limit)))
+        decay = super()._own_specification(name)
+        return decay if self.limit is None else replace(decay, constraint=Below(limit=float(self.limit)))
 
     def _resolve(self, X: Sequence[Graph]) -> Self:
         resolved = super()._resolve(X)
@@ -707,8 +714,8 @@ class RandomWalk(Kernel):
 
         def walks(decay: float, slope: bool) -> list[Tensor]:
             members = [graphs.between(i, i + 1) for i in range(len(X))]
-            each = [torch.cat(_common_walks(member, member, decay, slope)).reshape(-1) for member in members]
-            return list(torch.stack(each, dim=-1))
+            walks_within = [torch.cat(_common_walks(graph, graph, decay, slope)).reshape(-1) for graph in members]
+            return list(torch.stack(walks_within, dim=-1))
 
         decay = per_row(number(self, "decay"))
         _check_decay(float(decay.detach().max()), graphs, 0)
@@ -719,8 +726,9 @@ class RandomWalk(Kernel):
 def _common_walks(rows: Union, columns: Union, decay: float, slope: bool) -> list[Tensor]:
     """The kernel of all pairs of graphs, and with ``slope`` its derivative xᵀAx, where (I − decay·A) x = 1.
 
-    One system for all pairs: x is a matrix over nodes of ``rows`` × nodes of ``columns``, zero where labels differ, and
-    A x = Σ_e A_e x B_e over the edge labels e. Its eigenvalues are those of the pairs', so that it takes no more steps.
+    It is one system for all pairs: x is a matrix over nodes of ``rows`` × nodes of ``columns``, zero where labels
+    differ, and A x = Σ_e A_e x B_e over the edge labels e. Its eigenvalues are those of the systems of single pairs, so
+    that conjugate gradients need no more steps.
     """
     equal = torch.from_numpy((rows.nodes[:, None] == columns.nodes[None, :]).astype(np.float64))
     shared = np.intersect1d(rows.arcs, columns.arcs)
@@ -732,8 +740,8 @@ def _common_walks(rows: Union, columns: Union, decay: float, slope: bool) -> lis
             image += left @ (right @ x.numpy().T).T
         return torch.from_numpy(image).mul_(equal)
 
-    # The derivative xᵀAx is off by the error of x. So is 1ᵀx; but with the residual r = 1 − (I − decay·A) x, the sum
-    # xᵀ(1 + r) is off by the square of that error only.
+    # The derivative xᵀAx and the sum 1ᵀx have the error of x. With the residual r = 1 − (I − decay·A) x, the sum
+    # xᵀ(1 + r) has only the square of that error.
     x = conjugate_gradient(
         lambda p: p - decay * step(p), equal, tol=1e-12 if slope else 1e-8, name="a random walk kernel"
     )
@@ -770,7 +778,7 @@ def _radii(graphs: Union) -> np.ndarray:
 
 
 def _limit(X: Sequence[Graph]) -> float:
-    """The limit that a decay learned on these graphs stays below."""
+    """The upper bound of a decay that is learned on these graphs."""
     largest = float(_radii(union(X)).max())
     return SAFE_SHARE / max(largest, 1.0) ** 2
 
@@ -795,10 +803,10 @@ def _check_decay(decay: float, graphs: Union, split: int) -> None:
 class GraKeL(Kernel):
     """A graph kernel of the GraKeL library, by its name there; needs the extra ``graphs``.
 
-    Use ``VertexHistogram``, ``WeisfeilerLehman``, ``ShortestPath`` and ``RandomWalk`` where they do: they are faster,
-    and know edge labels. Not all kernels of GraKeL are fixed functions of two graphs: some sample (give a
-    ``random_state`` among the options), some depend on the graphs that they are fitted to. An unlabelled graph has the
-    label 0 everywhere.
+    Prefer ``VertexHistogram``, ``WeisfeilerLehman``, ``ShortestPath`` and ``RandomWalk`` where one of them serves: they
+    are faster and know edge labels. Not all kernels of GraKeL are fixed functions of two graphs: some draw samples
+    (give a ``random_state`` among the options), others depend on the graphs that they are fitted to. An unlabelled
+    graph has the label 0 everywhere.
 
     Parameters
     ----------
@@ -832,7 +840,7 @@ class GraKeL(Kernel):
         self.options = options
 
     def check_hyperparameters(self) -> None:
-        """Refuse a name or options of the wrong type; GraKeL itself knows which there are."""
+        """Refuse a name or options of the wrong type; GraKeL itself refuses unknown ones."""
         super().check_hyperparameters()
         if "normalize" in (self.options or {}):
             raise ValueError("GraKeL takes no option 'normalize'. Write GraKeL(…).normalized().")
@@ -849,7 +857,7 @@ class GraKeL(Kernel):
         return items
 
     def _kernel(self) -> Any:
-        """A new kernel of GraKeL, because each keeps what it was fitted to."""
+        """A new kernel object of GraKeL, because such an object keeps the graphs that it was fitted to."""
         try:
             from grakel import GraphKernel
         except ImportError as error:

@@ -49,22 +49,22 @@ class Mapped(Kernel, ABC):
 
     @property
     def _inner(self) -> Kernel:
-        """The kernel of the images, as they are."""
+        """The kernel that is evaluated on the images."""
         return self.kernel
 
     def _resolve(self, X: Data) -> Self:
         return self._rebuild(lambda name, v: self.kernel._resolve(self._image(X)) if name == "kernel" else v)
 
     def addends(self) -> list[tuple[str, Kernel]]:
-        """Those of the kernel of the images."""
-        parts = self.kernel.addends()
-        if len(parts) == 1:
-            return [(parts[0][0], self)]
+        """The addends of the kernel of the images, each on the same images."""
+        addends = self.kernel.addends()
+        if len(addends) == 1:
+            return [(addends[0][0], self)]
 
-        def with_inner(part: Kernel) -> Kernel:
-            return self._rebuild(lambda name, value: part if name == "kernel" else value)
+        def with_inner(addend: Kernel) -> Kernel:
+            return self._rebuild(lambda name, value: addend if name == "kernel" else value)
 
-        return [(name, with_inner(part)) for name, part in parts]
+        return [(name, with_inner(addend)) for name, addend in addends]
 
     def _gram(self, X: Data, Y: Data | None) -> Tensor:
         return self._inner._gram(self._image(X), None if Y is None else self._image(Y))
@@ -106,8 +106,8 @@ class Pullback(Mapped):
         The kernel on the images.
     function : callable
         Maps data to what ``kernel`` takes. A ``torch`` function lets gradients through.
-    domain : {"vectors", "labels", "gram", "objects"}
-        The kind of data the function takes.
+    domain : {"vectors", "labels", "gram", "objects", "records"}
+        The kind of data that the function takes.
 
     Examples
     --------
@@ -127,7 +127,7 @@ class Pullback(Mapped):
     def _image(self, X: Data) -> Data:
         image = self.function(X)
         if not (isinstance(image, Tensor) and image.is_floating_point() and image.ndim > 1):
-            image = self.kernel.prepare(image)  # else it is: where an optimiser strays, NaN is for it to see
+            image = self.kernel.prepare(image)  # tensors are not checked: an optimiser that strays must see its NaN
         if count(image) != count(X):
             raise ValueError(f"The function of Pullback made {count(image)} samples of {count(X)}.")
         return image
@@ -137,11 +137,12 @@ class Neural(Mapped):
     """k(φ(x), φ(y)) with features φ by a ``torch.nn.Module``, whose weights are hyperparameters to be learned.
 
     The module is never changed: learned weights live in a copy (``numbers``), so a fitted learner's ``kernel_`` holds
-    them. It is evaluated in the precision of its weights and in evaluation mode (no dropout, no batch statistics: a
-    kernel sees two points only), but for batches from which Adam learns its weights: there it is in training mode, with
-    masks that the seed of the fit decides. A member that is in evaluation mode already stays in it. Running statistics
-    are those of the samples at the learned weights. L-BFGS needs a function without noise: it sees the module in
-    evaluation mode, with the statistics that it has. Weights that do not require a gradient are not learned.
+    them. The module is evaluated in the precision of its weights and in evaluation mode, without dropout and batch
+    statistics, because a kernel sees two points only. Only the batches from which Adam learns the weights pass it in
+    training mode, with dropout masks that the seed of the fit decides; submodules that are in evaluation mode stay in
+    it. After the fit, running statistics are those of the samples at the learned weights. L-BFGS, which needs a
+    function without noise, sees the module in evaluation mode with the statistics that it came with. Weights that do
+    not require a gradient are not learned.
 
     Parameters
     ----------
@@ -150,9 +151,9 @@ class Neural(Mapped):
     kernel : Kernel
         The kernel on the features; linear gives a conditional embedding network.
     domain : {"vectors", "objects"}, default="vectors"
-        ``"objects"``: arrays of any shape, one sample an entry; always so, if the module begins with a layer of such
-        arrays (a convolution, a pooling, a recurrent layer, ``Flatten``). Images are (n, channels, height, width);
-        a module that begins with ``Conv2d`` takes grey ones (n, height, width), too.
+        ``"objects"``: arrays of any shape, one for each sample. A module that begins with a layer of such arrays (a
+        convolution, a pooling, a recurrent layer, ``Flatten``) takes objects in any case. Images are (n, channels,
+        height, width); a module that begins with ``Conv2d`` takes grey ones (n, height, width), too.
 
     Examples
     --------
@@ -170,7 +171,7 @@ class Neural(Mapped):
 
     @property
     def domain(self) -> Domain:
-        """The kind of data that the module takes: what was stated, unless its first layer knows better."""
+        """The kind of data that the module takes: the stated one, unless its first layer is one of arrays."""
         if self._stated == "vectors" and isinstance(_first_layer(self.module), LAYERS_OF_ARRAYS):
             return "objects"
         return self._stated
@@ -195,8 +196,8 @@ class Neural(Mapped):
 
     def _weights(self) -> dict[str, Tensor]:
         """The weights by name: those of the module, or the ones exchanged for them."""
-        own = {name: weight.detach() for name, weight in self.module.named_parameters()}
-        return own | {name: weight.to(own[name]) for name, weight in self._exchanged.items()}
+        weights = {name: weight.detach() for name, weight in self.module.named_parameters()}
+        return weights | {name: weight.to(weights[name]) for name, weight in self._exchanged.items()}
 
     def _image(self, X: Tensor | list[Tensor]) -> Tensor:
         samples = torch.stack(X) if isinstance(X, list) else X
@@ -210,20 +211,20 @@ class Neural(Mapped):
         first = self._outputs(members[0], samples)
         if first.ndim == 2:
             return torch.stack([first, *(self._outputs(member, samples) for member in members[1:])])
-        samples = samples.expand(len(members), *samples.shape[1:])  # a batch themselves: one for each member
+        samples = samples.expand(len(members), *samples.shape[1:])  # a batch of samples, one for each network
         return torch.stack([self._outputs(*pair) for pair in zip(members, samples, strict=True)])
 
     def _members(self) -> list[dict[str, Tensor]] | None:
-        """The weights of each network, if a batch of them was exchanged: each has one axis (a vector two) more."""
+        """The weights of each network, if weights are a batch, with one axis (a vector two) more; None otherwise."""
         weights, shapes = self._weights(), {name: p.shape for name, p in self.module.named_parameters()}
         batched = [name for name, weight in weights.items() if weight.ndim > len(shapes[name])]
         if not batched:
             return None
-        each = zip(*(weights[name].reshape(-1, *shapes[name]) for name in batched), strict=True)
-        return [weights | dict(zip(batched, member, strict=True)) for member in each]
+        members = zip(*(weights[name].reshape(-1, *shapes[name]) for name in batched), strict=True)
+        return [weights | dict(zip(batched, member, strict=True)) for member in members]
 
     def _training_image(self, X: Tensor, training: Training) -> Tensor:
-        """The features of a batch in training mode; those of its held-out rows as of new samples."""
+        """The features of a batch in training mode; held-out rows pass in evaluation mode, as new samples do."""
         weights, held_out = self._weights(), training.held_out
         if held_out is None or len(held_out) != len(X):
             return self._outputs(weights, X, training)
@@ -285,9 +286,9 @@ class Neural(Mapped):
         """The same kernel with the exchanged weights and statistics written into a copy of the module."""
         new = super().numbers().__sklearn_clone__()
         with torch.no_grad():
-            for name, own in (*new.module.named_parameters(), *new.module.named_buffers()):
+            for name, tensor in (*new.module.named_parameters(), *new.module.named_buffers()):
                 if name in (exchanged := {**new._exchanged, **new._statistics}):
-                    own.copy_(exchanged[name])
+                    tensor.copy_(exchanged[name])
         new._exchanged, new._statistics = {}, {}
         return new
 
@@ -317,16 +318,16 @@ class Neural(Mapped):
 # -- training ---------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Training:
-    """How networks see a batch from which their weights are learned.
+    """The training mode of networks for a batch from which their weights are learned.
 
     Parameters
     ----------
     seed : int or None
-        Of their noise, such as the masks of dropout. None: no noise, only statistics of the batch.
+        The seed of the noise, such as dropout masks. None: no noise, only statistics of the batch.
     held_out : tensor (n,) of bool or None
         The rows of a batch of n samples that are seen in evaluation mode, with statistics of the others.
     statistics : dict
-        The buffers of the network, such as running statistics: means over the batches that it has seen.
+        The buffers of the network, such as running statistics, as means over the batches that it has seen.
     """
 
     seed: int | None
@@ -334,10 +335,10 @@ class Training:
     statistics: dict[str, Tensor] = field(default_factory=dict)
 
     def output(self, module: torch.nn.Module, weights: dict[str, Tensor], X: Tensor) -> Any:
-        """What the module gives in the mode that its owner left it in, with the global random numbers as before."""
+        """The output of the module in the mode that its owner left it in; the global random state stays as it was."""
         if not self.statistics:
             for name, buffer in module.named_buffers():
-                counter = name.endswith("num_batches_tracked")  # from zero on, the old statistics do not count
+                counter = name.endswith("num_batches_tracked")  # counted from zero, the old statistics have no weight
                 self.statistics[name] = torch.zeros_like(buffer) if counter else buffer.detach().clone()
         members = list(module.modules())
         with ExitStack() as stack:
@@ -353,12 +354,12 @@ class Training:
 
 
 def in_training(kernel: V, seed: int, held_out: Tensor | None = None) -> V:
-    """The kernel with the networks that it learns in training mode, where they see one batch."""
+    """The kernel with its learned networks in training mode, for one batch."""
     return _with_networks(kernel, lambda network: network._with(Training(seed, held_out), network._statistics))
 
 
 def with_statistics(kernel: V, evaluate: Callable[[V], object]) -> V:
-    """The kernel with running statistics of all that the networks it learns see in ``evaluate``."""
+    """The kernel whose learned networks have the running statistics of all samples that they see in ``evaluate``."""
     gathering = _with_networks(kernel, lambda network: network._with(Training(None), network._statistics))
     with torch.no_grad():
         evaluate(gathering)
@@ -370,7 +371,7 @@ def _gathered(network: Neural) -> Mapping[str, Tensor]:
 
 
 def has_statistics(kernel: Value) -> bool:
-    """Does the kernel learn networks that keep something of what they have seen?"""
+    """Does the kernel learn networks with buffers, such as running statistics?"""
     networks = [value for value in all_values(kernel) if isinstance(value, Neural) and value._is_learned]
     return any(True for network in networks for _ in network.module.buffers())
 
@@ -384,19 +385,19 @@ def differs_in_training(kernel: Value) -> bool:
 
 
 def _with_networks(value: V, change: Callable[[Neural], Any]) -> V:
-    """The value with each network in it that is learned sent through ``change``."""
+    """The value with ``change`` applied to each learned network in it."""
     new = value._rebuild(lambda name, v: map_children(name, v, lambda _, child: _with_networks(child, change)))
     return change(new) if isinstance(new, Neural) and new._is_learned else new
 
 
 def _first_layer(module: torch.nn.Module) -> torch.nn.Module | None:
-    """The first layer that a module registered, of those that are not made of others."""
+    """The first registered layer that contains no other layers."""
     return next((member for member in module.modules() if not any(True for _ in member.children())), None)
 
 
 @contextmanager
 def _holding(members: Iterable[torch.nn.Module], name: str, value: object) -> Iterator[None]:
-    """Inside it an attribute of these modules has another value."""
+    """A context in which an attribute of these modules has another value."""
     before = [(member, getattr(member, name)) for member in members]
     for member, _ in before:
         setattr(member, name, value)
@@ -417,7 +418,7 @@ def on_device(kernel: Kernel, device: str) -> Kernel:
 
 @contextmanager
 def _seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """Inside it torch's global random numbers begin with a seed; afterwards they go on as if nothing had been."""
+    """A context in which torch's global random numbers begin with a seed; afterwards they go on as before."""
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices):
         torch.default_generator.manual_seed(seed)

@@ -49,7 +49,7 @@ class Overlap(Kernel, ABC):
 
     @abstractmethod
     def _units(self, X: SparseRows) -> sparse.csr_array | None:
-        """Sparse vectors whose inner products are s, if there are such of a reasonable size."""
+        """Sparse vectors whose inner products are s; None if there are none of a reasonable size."""
 
     def prepare(self, X: Data) -> Tensor | SparseRows | np.ndarray:
         """The vectors as a tensor, or as a sparse matrix with a length; all numbers are finite."""
@@ -118,7 +118,7 @@ class Tanimoto(Overlap):
 
     @property
     def domain(self) -> Domain:  # type: ignore[override]
-        """The kind of data: vectors, or, of packed bits, objects, to which no arithmetic applies."""
+        """The kind of data: vectors, or objects if they are packed bits, to which no arithmetic applies."""
         return "objects" if self.packed else "vectors"
 
     def prepare(self, X: Data) -> Tensor | SparseRows | np.ndarray:
@@ -163,7 +163,7 @@ class MinMax(Overlap):
         return X
 
     def _units(self, X: SparseRows) -> sparse.csr_array | None:
-        """The counts as bits: c is the first c of its column's, so that min(x, y) of them are common."""
+        """The counts as bits: a count c sets the first c bits of its column, so that x and y share min(x, y) bits."""
         most, total = X.data.max(initial=0), X.data.sum(dtype=np.float64)
         if not _is_integral(X) or total > MANY_BITS * X.shape[0] * X.shape[1]:
             return None
@@ -299,29 +299,30 @@ def _restricted(rows: sparse.csr_array, columns: np.ndarray) -> sparse.csr_array
 SHOWN = 5
 # SMILES whose fingerprints are remembered (about 1 kB each): reading one costs more than comparing it with thousands.
 REMEMBERED = 2**16
-# Atoms, those in brackets with anything about them, and between them bonds, branches and rings.
+# Atoms, in brackets with any details, and between them bonds, branches and rings.
 SMILES = re.compile(r"(?:Cl|Br|[BCNOPSFIbcnops*]|\[[^\]\s]+\]|[-=#$/\\%.:()\d])+")
 
 
 class Molecule(Kernel):
     """The share of substructures that two molecules have in common: Σ_j min(c_j, c'_j) / Σ_j max(c_j, c'_j).
 
-    c_j counts the substructures that fall into bin j, by default the surroundings of atoms up to ``radius`` bonds
-    (Morgan fingerprints), or says whether there are any; then it is ``Tanimoto`` on bits. The data are a sequence of
-    SMILES strings or RDKit molecules. Needs RDKit (``pip install "representer[molecules]"``). For other fingerprints,
-    put a transformer of ``representer.estimators.fingerprints`` before ``Tanimoto`` or ``MinMax``.
+    c_j is 1 if a substructure falls into bin j, and the kernel is ``Tanimoto`` on bits; with ``counts`` c_j counts
+    these substructures. By default they are the surroundings of atoms up to ``radius`` bonds (Morgan fingerprints). The
+    data are a sequence of SMILES strings or RDKit molecules. Needs RDKit (``pip install "representer[molecules]"``).
+    For other fingerprints, put a transformer of ``representer.estimators.fingerprints`` before ``Tanimoto`` or
+    ``MinMax``.
 
     Parameters
     ----------
     radius : int
-        The largest radius of a surrounding, in bonds; 2 is known as ECFP4. Another one is refused beside pairs,
-        torsions and paths, which have none.
+        The largest radius of a surrounding, in bonds; 2 is known as ECFP4. Pairs, torsions and paths have no radius and
+        refuse another value.
     n_bits : int
         The number of bins that substructures are hashed into.
     counts : bool
-        Count how often a substructure occurs?
+        Does it count how often a substructure occurs?
     chirality : bool
-        Tell mirror images of a surrounding apart?
+        Are mirror images of a surrounding told apart?
     substructures : {"surroundings", "pairs", "torsions", "paths"}
         Surroundings of atoms; pairs of atoms with their distance of up to 30 bonds; chains of four atoms; paths and
         branches of up to five bonds.
@@ -357,12 +358,12 @@ class Molecule(Kernel):
 
     def _fingerprint(self) -> Fingerprint:
         """The fingerprint that the arguments describe, checked."""
-        own = morgan(self.radius, self.n_bits, self.counts, self.chirality)
+        surroundings = morgan(self.radius, self.n_bits, self.counts, self.chirality)
         if self.substructures == "surroundings":
-            return own
+            return surroundings
         if self.substructures not in SUBSTRUCTURES:
-            known = ", ".join(map(repr, ("surroundings", *SUBSTRUCTURES)))
-            raise ValueError(f"substructures must be one of {known}; got {self.substructures!r}.")
+            kinds = ", ".join(map(repr, ("surroundings", *SUBSTRUCTURES)))
+            raise ValueError(f"substructures must be one of {kinds}; got {self.substructures!r}.")
         for name, usual in (("radius", 2), ("chirality", False)):
             if getattr(self, name) != usual:
                 raise ValueError(
@@ -370,7 +371,7 @@ class Molecule(Kernel):
                     f"Leave {name} out."
                 )
         name, options = SUBSTRUCTURES[self.substructures]
-        return Fingerprint(name, own.n_bits, own.counts, options)
+        return Fingerprint(name, surroundings.n_bits, surroundings.counts, options)
 
     def prepare(self, X: Data) -> list[Data]:
         """The molecules as a list, after each has been read."""
@@ -387,7 +388,7 @@ class Molecule(Kernel):
 
 
 class Descriptors(Mapped):
-    """A kernel on vectors, of twelve numbers that RDKit computes of a molecule.
+    """A kernel on vectors, applied to twelve numbers that RDKit computes for a molecule.
 
     They are its mass, surface, polar surface, lipophilicity (log P) and refractivity, the share of saturated carbon
     atoms, and the numbers of donors and acceptors of hydrogen bonds, rotatable bonds, hetero-atoms, rings and aromatic
@@ -418,7 +419,7 @@ class Descriptors(Mapped):
         return molecules
 
     def _image(self, X: Sequence[Data]) -> Tensor:
-        with _rdkit().rdBase.BlockLogs():  # the error says it
+        with _rdkit().rdBase.BlockLogs():  # the error names the molecules that RDKit would log
             rows = [_remembered_properties(item) if isinstance(item, str) else _properties(item) for item in X]
         _refuse([(i, X[i]) for i, row in enumerate(rows) if row is None], len(X))
         return torch.tensor([row for row in rows if row is not None], dtype=torch.float64)
@@ -463,7 +464,7 @@ class Fingerprint:
 
     def __call__(self, molecules: Sequence[Data]) -> SparseRows:
         """The fingerprints, one row a molecule; a ValueError names the molecules that cannot be read."""
-        with _rdkit().rdBase.BlockLogs():  # the error says it
+        with _rdkit().rdBase.BlockLogs():  # the error names the molecules that RDKit would log
             entries = [
                 _remembered(self, molecule) if isinstance(molecule, str) else self.entries(molecule)
                 for molecule in molecules
@@ -495,7 +496,14 @@ def _integers(numbers: Collection[int]) -> np.ndarray:
 
 
 def morgan(radius: int, n_bits: int, counts: bool, chirality: bool) -> Fingerprint:
-    """The Morgan fingerprint that these arguments describe, checked."""
+    """The Morgan fingerprint that these arguments describe, checked.
+
+    Examples
+    --------
+    >>> from representer.kernels import morgan
+    >>> morgan(2, 1024, counts=False, chirality=False)(["CCO"]).shape
+    (1, 1024)
+    """
     if not is_count(n_bits):
         raise ValueError(f"n_bits must be a positive integer; got {n_bits!r}.")
     if not is_whole(radius):
@@ -504,7 +512,7 @@ def morgan(radius: int, n_bits: int, counts: bool, chirality: bool) -> Fingerpri
     return Fingerprint("Morgan", int(n_bits), bool(counts), options)
 
 
-# Beside surroundings: the generator of RDKit, and its options.
+# The generator of RDKit, and its options, for the kinds of substructures other than surroundings.
 SUBSTRUCTURES = {
     "pairs": ("AtomPair", (("maxDistance", 30),)),
     "torsions": ("TopologicalTorsion", (("torsionAtomCount", 4),)),
@@ -528,7 +536,15 @@ def _generator(fingerprint: Fingerprint) -> Any:
 
 # -- molecules --------------------------------------------------------------------------------------------------------
 def as_molecules(X: Data) -> list[Data]:
-    """SMILES strings and RDKit molecules as a list, from any sequence, array or column of a frame."""
+    """SMILES strings and RDKit molecules as a list, from any sequence, array or column of a frame.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from representer.kernels import as_molecules
+    >>> as_molecules(np.array(["CCO", "CCN"]))
+    ['CCO', 'CCN']
+    """
     if is_single(X):
         what = "string" if isinstance(X, str) else type(X).__name__
         raise ValueError(f"Expected a sequence of molecules, got one {what}. Pass [{X!r:.60}].")
@@ -575,7 +591,15 @@ def has_rdkit() -> bool:
 
 
 def is_molecule(item: object) -> bool:
-    """Is it a molecule of RDKit?"""
+    """Is it a molecule of RDKit?
+
+    Examples
+    --------
+    >>> from rdkit import Chem
+    >>> from representer.kernels import is_molecule
+    >>> is_molecule(Chem.MolFromSmiles("CCO")), is_molecule("CCO")
+    (True, False)
+    """
     chem = sys.modules.get("rdkit.Chem")
     return chem is not None and isinstance(item, chem.Mol)
 

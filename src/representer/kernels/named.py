@@ -105,7 +105,7 @@ class Stack(Value):
         return X
 
     def n_outputs(self, X: Data) -> int | None:
-        """How many outputs operator-valued members have, if they say."""
+        """The number of outputs of operator-valued members, or None if any number will do."""
         numbers = (kernel.n_outputs(X) for kernel in self.kernels if hasattr(kernel, "n_outputs"))
         return next((number for number in numbers if number is not None), None)
 
@@ -116,7 +116,14 @@ def _is_member(kernel: object) -> bool:
 
 
 def is_several(kernel: object) -> bool:
-    """Is it several kernels, of which a learner makes one model: a stack, ``"auto"`` or the word of a family?"""
+    """Is it several kernels, of which a learner makes one model: a stack, ``"auto"`` or the word of a family?
+
+    Examples
+    --------
+    >>> from representer.kernels import is_several
+    >>> is_several("auto"), is_several("rbf")
+    (True, False)
+    """
     return isinstance(kernel, Stack) or (isinstance(kernel, str) and (kernel == "auto" or kernel in FAMILIES))
 
 

@@ -70,7 +70,7 @@ def as_label(item: object) -> Hashable:
 class Precomputed(Kernel):
     """The data are Gram matrices: fit on k(X, X) (n × n), predict on k(X_new, X) (m × n).
 
-    As a kernel of two arguments: X is the cross-Gram matrix (m × n) and Y the Gram matrix (n × n) that was fitted to.
+    In ``k(X, Y)``, X is the cross-Gram matrix (m × n) and Y the Gram matrix (n × n) of the training samples.
 
     Examples
     --------

@@ -15,15 +15,15 @@ from representer.values import COUNT, Rule
 
 BLOCK_SIZE = 256
 
-Block = Callable[[Data, Data | None], Tensor]  # the matrix of two sets of samples; None is the first again
+Block = Callable[[Data, Data | None], Tensor]  # the matrix of two sets of samples; None stands for the first
 
 
 class Parallel(Wrapped):
     """k(x, y), with Gram matrices computed block by block, several blocks at a time.
 
-    For kernels that go through all pairs (``Edit``, ``Subsequence``, ``RandomWalk``, ``GlobalAlignment``, ``Match``,
-    functions of Python); a matrix product uses all processors anyway. The blocks are those of the same matrix, so the
-    result is the same. (``GraKeL`` has kernels that depend on the other graphs; those have no blocks.)
+    It serves kernels that go through all pairs (``Edit``, ``Subsequence``, ``RandomWalk``, ``GlobalAlignment``,
+    ``Match``, functions of Python), because matrix products use all processors anyway. The Gram matrix is the same,
+    except for kernels of ``GraKeL`` that depend on the other graphs: their matrices have no blocks.
 
     Parameters
     ----------
@@ -35,7 +35,8 @@ class Parallel(Wrapped):
         Samples in a block.
     processes : bool
         Threads serve kernels that spend their time in torch, NumPy or SciPy; one of pure Python, such as ``Callable``,
-        needs processes, to which it and the data are sent. Processes give no gradients: what learns uses threads.
+        needs processes, to which it and the data are sent. Processes give no gradients: a search for the kernel's
+        hyperparameters uses threads.
 
     Examples
     --------
@@ -90,7 +91,7 @@ def pairwise_blocks(
 ) -> Tensor:
     """The matrix of all pairs from ``function(rows, columns)``, a block of samples at a time.
 
-    Of a symmetric matrix (Y None) the lower blocks are computed and mirrored; those on the diagonal are
+    If Y is None, the lower blocks of the symmetric matrix are computed and mirrored; blocks on the diagonal are
     ``function(rows, None)``. A resolved kernel is such a function, so any Gram matrix can be computed this way.
 
     Parameters
@@ -98,7 +99,7 @@ def pairwise_blocks(
     function : callable
         Gives the tensor (..., rows, columns) of two slices of the data.
     X, Y : list, array or tensor
-        What can be sliced by samples.
+        Data that can be sliced by samples.
     block_size, n_jobs, processes
         As for ``Parallel``.
 
@@ -122,7 +123,7 @@ def pairwise_blocks(
 
 
 def _sliced(X: Data, samples: slice) -> Data:
-    """A slice of the samples; of a tensor they are the rows after its batch dimensions."""
+    """A slice of the samples, which are the rows of a tensor after its batch dimensions."""
     return X[..., samples, :] if isinstance(X, Tensor) and X.ndim > 1 else X[samples]
 
 
@@ -133,7 +134,7 @@ def _block(function: Block, rows: Data, columns: Data | None, gradient: bool) ->
 
 
 def _assembled(blocks: Iterator[tuple[tuple[slice, slice], Tensor]], n: int, m: int, *, symmetric: bool) -> Tensor:
-    """One matrix from its blocks; writing into fresh memory is followed by autograd too."""
+    """One matrix from its blocks; autograd follows writing into fresh memory, too."""
     gram: Tensor | None = None
     for (r, c), block in blocks:
         if gram is None:

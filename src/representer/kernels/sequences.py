@@ -16,9 +16,9 @@ from representer.kernels.base import Kernel
 from representer.samples import Data, take
 from representer.values import COUNT, Below, Hyperparameter, Rule, Setting, Word, number
 
-# Symbols of one block of sequences that are compared at all pairs of positions.
+# The number of symbols in a block of sequences, which are compared at all pairs of positions.
 BLOCK_SYMBOLS = 2**10
-# The logarithm of what no alignment reaches: so low that it counts for nothing, and finite, as its derivative must be.
+# The logarithm of a sum that no alignment reaches: negligible, and finite, as its derivative must be.
 UNREACHED = -1e30
 
 
@@ -26,7 +26,7 @@ class OnSequences(OnBags, ABC):
     """A kernel of sequences from a kernel of their symbols.
 
     A sequence is an array (length, n_features), an array (length,) of numbers, a text, or a list or tuple of the
-    objects that the inner kernel takes. Sequences have any length but not zero.
+    objects that the inner kernel takes. No sequence is empty.
     """
 
     noun = "sequence"

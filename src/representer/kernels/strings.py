@@ -98,7 +98,14 @@ def _kind(item: object) -> type | None:
 
 
 def one_kind(strings: Sequence[String]) -> type:
-    """The kind of all strings: str, bytes, or tuple for every other sequence."""
+    """The kind of all strings: str, bytes, or tuple for every other sequence.
+
+    Examples
+    --------
+    >>> from representer.kernels import one_kind
+    >>> one_kind(["ab", "c"]), one_kind([["a", 1], ("b",)])
+    (<class 'str'>, <class 'tuple'>)
+    """
     kinds: dict[type | None, int] = {}  # with the first position of each
     for i, item in enumerate(strings):
         kinds.setdefault(_kind(item), i)
@@ -134,7 +141,7 @@ def _check_symbols(strings: Sequence[String]) -> None:
 
 
 def _problem(symbol: object) -> str | None:
-    """What is wrong with a symbol, or None."""
+    """The reason why a symbol is refused, or None."""
     try:
         hash(symbol)
     except TypeError:
@@ -159,7 +166,15 @@ class Coded:
 
 
 def coded(strings: Sequence[String], others: Sequence[String] | None = None) -> Coded:
-    """The strings, and others of the same kind after them, with numbers for symbols."""
+    """The strings, and others of the same kind after them, with numbers for symbols.
+
+    Examples
+    --------
+    >>> from representer.kernels import coded
+    >>> strings = coded(["ab", "b"])
+    >>> strings.symbols.tolist(), strings.lengths.tolist(), strings.alphabet
+    ([0, 1, 1], [2, 1], ['a', 'b'])
+    """
     if others is not None:
         kinds = one_kind(strings).__name__, one_kind(others).__name__
         if kinds[0] != kinds[1]:
@@ -195,7 +210,7 @@ def _renumbered(codes: np.ndarray, bound: int, limit: int) -> tuple[np.ndarray, 
 
 
 def windows(strings: Coded, longest: int) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
-    """Where the substrings of the lengths 1, …, longest start, a code for each, and the bound of the codes."""
+    """The starts of the substrings of each length 1, …, longest, a code for each, and the bound of the codes."""
     rows, size = strings.rows(), max(1, len(strings.alphabet))
     starts, codes, bound = np.arange(len(rows)), strings.symbols, size
     yield starts, codes, bound
@@ -315,7 +330,7 @@ class Spectrum(StringKernel, CountingKernel):
 
 
 class AnyCase(Wrapped):
-    """k of strings in capital letters: upper and lower case are the same, as in DNA, RNA and proteins.
+    """A kernel of strings that takes lower case for upper case, as is meant in DNA, RNA and proteins.
 
     Parameters
     ----------
@@ -366,7 +381,7 @@ class WeightedDegree(Spectrum):
     Strings are compared place by place: the weighted degree kernel of Rätsch & Sonnenburg (2004). With ``length=1`` it
     counts the positions that hold the same symbol, so strings are rows of one-hot vectors, as Cortes, Mohri & Weston
     (2005) represent words. Longer substrings say which symbols follow each other. Positions are counted from the start;
-    what only the longer of two strings has counts nothing.
+    positions that only the longer of two strings has do not count.
 
     Parameters
     ----------
@@ -402,7 +417,7 @@ class WeightedDegree(Spectrum):
         first = np.cumsum(strings.lengths) - strings.lengths
         for length, (starts, codes, bound) in enumerate(windows(strings, self._lengths[-1]), start=1):
             if length in self._lengths:
-                numbers, codes = np.unique(codes, return_inverse=True)  # small: there is room for the places
+                numbers, codes = np.unique(codes, return_inverse=True)  # renumbered, to leave room for the places
                 places = starts - first[rows[starts]]
                 bound = max(1, len(numbers)) * most
                 yield _count_matrix(rows[starts], codes * most + places, bound, len(strings.lengths))
@@ -479,7 +494,7 @@ class Mismatch(StringKernel, CountingKernel):
             symbols: list[Any] = coded(X).alphabet
             kind = one_kind(X)
             text = "".join(symbols) if kind is str else bytes(symbols) if kind is bytes else None
-            # Of empty strings alone there is nothing to count.
+            # Empty strings alone have no symbols; then any alphabet gives the same kernel.
             resolved.alphabet = (sorted(symbols, key=repr) if text is None else text) or ("a",)
         return resolved
 
@@ -518,7 +533,7 @@ class Mismatch(StringKernel, CountingKernel):
         return alphas
 
     def _matrices(self, strings: Coded) -> Iterator[tuple[sparse.csr_array, np.ndarray]]:
-        """The counts of what stands in j places of all substrings, for each choice of places, and α_j a column.
+        """The counts of the symbols in j places of all substrings, for each choice of places, and α_j for each column.
 
         Several choices at a time share one matrix, as many as fit in a block of memory.
         """
@@ -555,8 +570,8 @@ class Mismatch(StringKernel, CountingKernel):
 def _common_neighbours(k: int, m: int, d: int, size: int) -> int:
     """The number of strings of length k over ``size`` symbols within m places of both of two at distance d.
 
-    Of the d places where the two differ, i are as in the first, j as in the second and the others as in neither; of the
-    k − d places where they agree, s are changed.
+    Such a string agrees with the first of the two in i of the d places where they differ, with the second in j, and
+    with neither in the others; it changes s of the k − d places where they agree.
     """
     total = 0
     for i, j, s in product(range(d + 1), range(d + 1), range(k - d + 1)):

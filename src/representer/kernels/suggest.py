@@ -1,4 +1,4 @@
-"""Which kernels suit data, and why; and what to do with data that a kernel of numbers does not take."""
+"""Suggestions of kernels for data, with reasons, and advice on data that a kernel of numbers does not take."""
 
 from __future__ import annotations
 
@@ -58,44 +58,44 @@ from representer.notices import warn
 from representer.samples import Column, Data, as_items, frame_columns, in_seconds, is_dask, is_missing, plain
 from representer.values import Value, all_values, is_real
 
-# Kernels with a lengthscale for each feature join the family of vectors up to so many features.
+# Kernels with a lengthscale for each feature join the family of vectors up to this many features.
 ARD_FEATURES = 40
 
 
-FeatureKind = Literal["frequencies", "sketch"]  # of random Fourier features, or of a sketch
+FeatureKind = Literal["frequencies", "sketch"]  # random Fourier features, or a sketch
 
 
 def _molecules() -> list[Kernel]:
-    """Substructures of several kinds, as they are counted and as they occur, and physical properties."""
+    """Kernels of substructures of several kinds, counted or not, and of physical properties."""
     members: list[Kernel] = [Molecule(1, counts=True)]
     for kind in ("surroundings", "pairs", "torsions", "paths"):
         members += [Molecule(substructures=kind), Molecule(counts=True, substructures=kind)]
-    # A lengthscale that is not searched: residuals of members that learn nothing but alpha are honest.
+    # The lengthscale is not searched, because leave-one-out is honest for members that learn nothing but alpha.
     return [*members, Descriptors(Standardized(Matern(1.5, "median")))]
 
 
 def _strings() -> list[Kernel]:
-    """Common substrings of several lengths, with a mismatch, and with gaps."""
+    """Kernels of common substrings of several lengths, with a mismatch, and with gaps."""
     members: list[Kernel] = [Spectrum(length) for length in (1, 2, 3, 5)]
     members += [Mismatch(4, 1), Subsequence(3, 0.5)]
     return [member.normalized() for member in members]
 
 
 def _graphs() -> list[Kernel]:
-    """Subtrees of several depths, and shortest paths."""
+    """Kernels of subtrees of several depths, and of shortest paths."""
     members: list[Kernel] = [WeisfeilerLehman(depth) for depth in (1, 2, 4)]
     return [*(member.normalized() for member in members), ShortestPath().normalized()]
 
 
 def _curves() -> list[Kernel]:
-    """Rough and smooth functions of curves given as pairs (times, values), of their slopes, and a linear one."""
+    """Rough, smooth and linear kernels of curves given as pairs (times, values), and one of their slopes."""
     curve, slope = {"domain": "objects"}, {"domain": "objects", "derivative": 1}
     members: list[Kernel] = [Functional(kernel, **curve) for kernel in (Gaussian("auto"), Matern(0.5, "auto"))]  # type: ignore[arg-type]
     return [*members, Functional(Gaussian("auto"), **slope), Functional(Linear(), **curve)]  # type: ignore[arg-type]
 
 
 def _bags() -> list[Kernel]:
-    """Means of bags in the spaces of rough and smooth kernels, and functions of these means."""
+    """Kernels of the means of bags in the spaces of rough and smooth kernels, linear and Gaussian ones."""
     points: tuple[Kernel, ...] = (Gaussian("auto"), Laplacian("auto"))
     return [MeanMap(kernel, outer) for outer in ("linear", Gaussian("auto")) for kernel in points]
 
@@ -109,11 +109,11 @@ def family(kind: str, n_features: int = 1, *, features: FeatureKind | None = Non
     Parameters
     ----------
     kind : {"vectors", "sparse", "molecules", "strings", "graphs", "curves", "bags"}
-        Of vectors these are rough and smooth kernels and a straight line; of sparse rows, shares of what they count.
+        The kernels for vectors are rough, smooth and linear; those for sparse rows compare shares of counts.
     n_features : int, default=1
-        Of vectors: a lengthscale for each is learned up to 40 of them.
+        The number of columns of vectors; from 2 to 40, kernels that learn a lengthscale for each of them join.
     features : {"frequencies", "sketch"} or None, default=None
-        Of vectors, only kernels with such features: stationary ones, or polynomials.
+        For vectors: only kernels with random Fourier features (stationary ones) or with a sketch (polynomials).
 
     Returns
     -------
@@ -143,11 +143,11 @@ def family(kind: str, n_features: int = 1, *, features: FeatureKind | None = Non
     return Stack(members)
 
 
-MANY_STRANGERS = 20  # so many strings show what they are
+MANY_STRANGERS = 20  # enough strings to tell what they are
 
 
 def refuse_unordered(data: Data, name: str) -> None:
-    """A set has no order: which target belongs to which of its samples?"""
+    """Refuse a set: its samples have no order that targets could follow."""
     if isinstance(data, set | frozenset):
         raise TypeError(
             f"{name} is a {type(data).__name__}, whose samples have no order. Expected a list or an array with one "
@@ -156,8 +156,8 @@ def refuse_unordered(data: Data, name: str) -> None:
 
 
 def refuse_non_numbers(data: Data, name: str, kernel: object = None) -> None:
-    """Strings of digits and dates would be converted to numbers without a word; and collections are no arrays."""
-    if hasattr(data, "toarray"):  # sparse: scikit-learn has the words for it
+    """Refuse what is no array of numbers: collections, and strings and dates that NumPy would convert silently."""
+    if hasattr(data, "toarray"):  # scikit-learn refuses sparse matrices itself
         return
     if isinstance(data, Mapping):
         raise TypeError(
@@ -206,7 +206,7 @@ def _has_rows(data: Iterable[object]) -> bool:
 def _strangers_refused(
     name: str, array: np.ndarray, strange: list[object], kernel: object, columns: list[object]
 ) -> str:
-    """What to do with strings or dates where numbers are expected; ``array`` has at least one of them."""
+    """The error about strings or dates where numbers are expected; ``array`` has at least one of them."""
     return _advice_on_strangers(name, array, strange, kernel, columns) + (
         " Or let the data decide: kernel='auto' takes columns and objects for what they are." if name == "X" else ""
     )
@@ -215,11 +215,11 @@ def _strangers_refused(
 def _advice_on_strangers(
     name: str, array: np.ndarray, strange: list[object], kernel: object, columns: list[object]
 ) -> str:
-    """What converts strings or dates, and the kernels that take them as they are."""
+    """Advice on converting strings or dates, and on kernels that take them as they are."""
 
     def refused(kind: str, entry: object = strange[0]) -> str:
-        held = (own for own, values in zip(columns, array.T, strict=False) if any(v is entry for v in values))
-        where = "".join(f" in column {own!r}" for own in list(held)[:1])
+        holders = (column for column, values in zip(columns, array.T, strict=False) if any(v is entry for v in values))
+        where = "".join(f" in column {column!r}" for column in list(holders)[:1])
         return f"{name} holds {kind} such as {str(entry)!r:.60}{where}, where numbers are expected. "
 
     texts = [entry for entry in strange if isinstance(entry, str)]
@@ -259,7 +259,7 @@ def _advice_on_strangers(
 
 
 def _takes_fingerprints(kernel: object) -> bool:
-    """Is it a kernel of fingerprints, or made from one?"""
+    """Is a kernel one of fingerprints, or made from one?"""
     kernel = as_kernel(kernel) if isinstance(kernel, str) and not is_several(kernel) else kernel
     return isinstance(kernel, Value) and any(isinstance(value, Overlap) for value in all_values(kernel))
 
@@ -274,7 +274,7 @@ def _is_number(text: str) -> bool:
 
 
 def refuse_pictures(X: Data, kernel: object) -> None:
-    """Arrays with more than two axes are no vectors; a network may take them all the same."""
+    """Refuse arrays with more than two axes where a kernel takes vectors; a network may take them as objects."""
     shape = tuple(X.shape if hasattr(X, "shape") else np.asarray(X).shape)
     if len(shape) < 3:
         return
@@ -293,53 +293,53 @@ def refuse_pictures(X: Data, kernel: object) -> None:
     )
 
 
-# A column of texts is one of categories if each level has so many entries in the mean, or if there are few levels.
+# A column of texts holds categories if a level has this many entries on average, or if there are few levels.
 ENTRIES_A_LEVEL, FEW_LEVELS = 2.0, 10
-# A text has so many words in the middle; below, it is a name or a code.
+# A text has at least this median number of words; shorter ones are names or codes.
 WORDS_OF_TEXT = 4
-# A sequence over a small alphabet has so many symbols in the middle.
+# Sequences over a small alphabet have at least this median number of symbols.
 SYMBOLS_OF_SEQUENCE = 8
-# An array is a picture if both of its sides have so many entries.
+# An array is a picture if both of its sides have at least this many entries.
 SIDE_OF_PICTURE = 6
-# Texts are molecules if there are so many, such a share has more than a chain of atoms, and such a share can be read.
+# Texts are molecules if there are enough of them, enough have more than a chain of atoms, and RDKit reads enough.
 FEW_MOLECULES, SHARE_WITH_STRUCTURE, SHARE_OF_MOLECULES = 4, 0.2, 0.8
-# Texts of which such a share begins and ends like numbers were meant as numbers, but for some entries.
+# Texts were meant as numbers if at least this share of them look like numbers.
 SHARE_OF_NUMBERS = 0.5
-# Words for gaps are at most such a share of a column that has at least so many different numbers.
+# Words stand for gaps if they are at most this share of a column, which has enough different numbers beside them.
 SHARE_OF_WORDS, FEWEST_NUMBERS = 0.5, 3
-# A column with so many other numbers shows how far they reach; a code for a gap stands in so many rows.
+# A number is a code for a gap only beside enough other numbers, and if it stands in enough rows.
 FEW_NUMBERS, ROWS_OF_CODE = 10, 2
-# How many samples are looked at.
+# The number of different texts of a column that are looked at.
 LOOKED_AT = 2000
 
 NUCLEOTIDES, AMINO_ACIDS = set("ACGTUN-"), set("ACDEFGHIKLMNPQRSTVWYXBZUOJ*-")
 DATE = re.compile(r"\s*\d{4}-\d{1,2}-\d{1,2}([T ]\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?\s*")
 LIKE_DATE = re.compile(r"\s*(\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}|\d{1,2}[ -][A-Za-z]{3,9}[ -]\d{2,4})(\s.*)?")
-# What identifiers look like: a word and a running number, or many hexadecimal digits.
+# Identifiers are a word and a running number, or many hexadecimal digits.
 NUMBERED, HEXADECIMAL = re.compile(r"([^\W\d][^\W\d_]*[ _#.:/-]?)\d+"), re.compile(r"(?=.*\d)[0-9a-fA-F-]{8,}")
-STRUCTURE = re.compile(r"[()=#\[\]@/\\%+]|[A-Za-z]\d")  # what SMILES of more than a chain have, and words have not
+STRUCTURE = re.compile(r"[()=#\[\]@/\\%+]|[A-Za-z]\d")  # signs of SMILES with more than a chain
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What a column, or all samples, were taken for.
+    """The kind of the entries of a column, or of all samples, with the kernels that it suggests.
 
     Parameters
     ----------
     column : str or None
         The name of the column; None for samples without columns.
     kind : str
-        What its entries are.
+        The kind of the entries, such as "numbers" or "categories".
     why : str
-        What was seen.
+        The observation that decided the kind.
     part : Encoding, Kernel or None
-        Its part of the kernel; None if it is left out.
+        The part that the column has in the kernel; None if the column is left out.
     family : tuple of Kernel
-        Kernels for such objects, where they are all that there is.
+        Kernels to be stacked if the samples are such objects and nothing else.
     doubt : str or None
-        Why this may be wrong, and how to overrule it.
+        Why the kind may be wrong, and how to overrule it.
     association : float or None
-        The adjusted share of the variance of y that it explains by itself, linearly in its coordinates.
+        The adjusted share of the variance of y that the column explains by itself, linearly in its coordinates.
     """
 
     column: str | None
@@ -358,11 +358,11 @@ class Suggestion:
     Parameters
     ----------
     kernel : Stack
-        What supervised learners take: kernels whose fits they average.
+        The kernels whose fits a supervised learner averages.
     single : Kernel
-        One kernel, for learners that take one.
+        The kernel for learners that take only one.
     findings : tuple of Finding
-        What each column was taken for.
+        The kind of each column.
     """
 
     kernel: Stack
@@ -371,17 +371,17 @@ class Suggestion:
 
     @property
     def doubts(self) -> list[str]:
-        """What may be wrong, in sentences that say how to overrule it."""
+        """Sentences about findings that may be wrong, which say how to overrule them."""
         return [finding.doubt for finding in self.findings if finding.doubt is not None]
 
     def _rows(self) -> list[tuple[str, ...]]:
         rows: list[tuple[str, ...]] = [("column", "taken for", "because", "kernel", "explains")]
-        for own in self.findings:
-            share = "" if own.association is None else f"{own.association:.2f}"
-            part = "left out" if own.part is None else repr(own.part)
-            rows.append((own.column or "(all)", own.kind, own.why, part, share))
-        known = any(own.association is not None for own in self.findings)
-        return rows if known else [row[:-1] for row in rows]
+        for finding in self.findings:
+            share = "" if finding.association is None else f"{finding.association:.2f}"
+            kernel = "left out" if finding.part is None else repr(finding.part)
+            rows.append((finding.column or "(all)", finding.kind, finding.why, kernel, share))
+        has_targets = any(finding.association is not None for finding in self.findings)
+        return rows if has_targets else [row[:-1] for row in rows]
 
     def __repr__(self) -> str:
         rows = self._rows()
@@ -408,7 +408,7 @@ def suggest(X: Data, y: Data = None, *, features: FeatureKind | None = None) -> 
     y : array-like, default=None
         Targets: with them the table says how much of their variance each column explains by itself.
     features : {"frequencies", "sketch"} or None, default=None
-        Of vectors, only kernels with such features: stationary ones, or polynomials.
+        For vectors: only kernels with random Fourier features (stationary ones) or with a sketch (polynomials).
 
     Returns
     -------
@@ -443,7 +443,7 @@ def suggest(X: Data, y: Data = None, *, features: FeatureKind | None = None) -> 
 
 
 def _as_floats(X: Data) -> np.ndarray:
-    """A matrix of numbers; one of words is refused, because its columns have no names to speak of."""
+    """A matrix of numbers; one of words is refused, because it has no column names to say what they are."""
     if X.dtype.kind == "c":
         raise ValueError("Complex data not supported: give real and imaginary parts as columns.")
     reason: Exception = ValueError(f"entries of type {X.dtype}")
@@ -459,7 +459,14 @@ def _as_floats(X: Data) -> np.ndarray:
 
 
 def is_frame(X: Data) -> bool:
-    """Do samples have columns with names: a frame, a dictionary of columns, a structured array, dictionaries?"""
+    """Do the columns of samples have names, as in a frame, a dictionary, a structured array or dictionaries?
+
+    Examples
+    --------
+    >>> from representer.kernels import is_frame
+    >>> is_frame({"size": [1.0, 2.0]}), is_frame([[1.0], [2.0]])
+    (True, False)
+    """
     return frame_columns(X) is not None
 
 
@@ -473,9 +480,15 @@ def _as_rows(X: Data) -> np.ndarray | None:
 
 
 def are_vectors(X: Data, *, incomplete: bool = False) -> bool:
-    """Are the samples rows of numbers, frames of numbers included; with ``incomplete`` also if sparse, or with gaps?
+    """Are the samples rows of numbers, or a frame of them; with ``incomplete`` also if sparse, or with gaps?
 
-    A matrix of anything is one of vectors: what its entries should be is said where it is checked.
+    A matrix holds vectors whatever its entries are; they are checked elsewhere.
+
+    Examples
+    --------
+    >>> from representer.kernels import are_vectors
+    >>> are_vectors([[1.0, 2.0], [3.0, 4.0]]), are_vectors(["ab", "c"])
+    (True, False)
     """
     X = plain(X)
     if issparse(X):
@@ -498,25 +511,25 @@ def _is_number_or_gap(entry: object) -> bool:
 
 # -- samples without names --------------------------------------------------------------------------------------------
 def _of_vectors(X: Data, features: FeatureKind | None) -> Suggestion:
-    """Numbers: the family of vectors, in units of the columns, with gaps where there are some (unknown on Dask)."""
+    """The suggestion for numbers: the family of vectors, in units of the columns, and gaps if X in memory has some."""
     gaps = not is_dask(X) and bool(np.isnan(X).any())
     if gaps and bool(np.isnan(X).all()):
         raise ValueError("X contains NaN only: there is nothing to learn from. Look at how it was read.")
-    seen = f"an array of {X.shape[1]} columns" + (", with gaps" if gaps else "")
+    why = f"an array of {X.shape[1]} columns" + (", with gaps" if gaps else "")
 
     def dressed(kernel: Kernel) -> Kernel:
         return Standardized(Missing(kernel) if gaps else kernel)
 
     members = family("vectors", X.shape[1], features=features).kernels
-    if not is_dask(X) and X.size and not np.ptp(np.nan_to_num(X), axis=0).any():  # points that are all the same
+    if not is_dask(X) and X.size and not np.ptp(np.nan_to_num(X), axis=0).any():  # all points are the same
         members = [kernel for kernel in members if not isinstance(kernel, Linear)]
     stack = Stack([dressed(kernel) for kernel in members])
     single = dressed(Gaussian("auto"))
-    return Suggestion(stack, single, (Finding(None, "numbers", seen, single),))
+    return Suggestion(stack, single, (Finding(None, "numbers", why, single),))
 
 
 def _of_sparse(X: Data) -> Suggestion:
-    """Sparse rows: how much they have in common."""
+    """The suggestion for sparse rows: kernels of what two rows have in common."""
     why, members = f"a sparse matrix of {X.shape[1]} columns", family("sparse").kernels
     entries = csr_array(X).data
     if entries.dtype.kind in "if" and (entries < 0).any():
@@ -525,7 +538,7 @@ def _of_sparse(X: Data) -> Suggestion:
 
 
 def _of_objects(entries: Column) -> Suggestion:
-    """One object a sample."""
+    """The suggestion for samples that are one object each."""
     finding = kind_of_column(None, entries)
     if isinstance(finding.part, Category):
         finding = replace(finding, part=Delta(), family=(Delta(),))
@@ -544,7 +557,7 @@ def _of_family(finding: Finding) -> Suggestion:
 
 # -- frames -----------------------------------------------------------------------------------------------------------
 def _of_frame(X: Data, y: Data) -> Suggestion:
-    """A frame: coordinates of numbers, categories and dates together, and a kernel for each column of objects."""
+    """The suggestion for a frame: a table of numbers, categories and dates, and a kernel for each column of objects."""
     columns = frame_columns(X)
     assert columns is not None
     if not columns or not len(next(iter(columns.values()))):
@@ -552,28 +565,28 @@ def _of_frame(X: Data, y: Data) -> Suggestion:
         raise ValueError(f"The frame has {size}: there is nothing to learn from. Look at how it was read.")
     findings = [kind_of_column(name, column) for name, column in columns.items()]
     if y is not None:
-        findings = [_associated(own, columns[own.column], y) for own in findings]
-    encodings = {own.column: own.part for own in findings if isinstance(own.part, Encoding)}
-    objects = [own for own in findings if isinstance(own.part, Kernel)]
+        findings = [_associated(finding, columns[finding.column], y) for finding in findings]
+    encodings = {finding.column: finding.part for finding in findings if isinstance(finding.part, Encoding)}
+    objects = [finding for finding in findings if isinstance(finding.part, Kernel)]
     if not encodings and not objects:
-        named = ", ".join(f"{own.column!r} ({own.kind})" for own in findings)
+        named = ", ".join(f"{finding.column!r} ({finding.kind})" for finding in findings)
         raise ValueError(f"No column has anything to learn from: {named}.")
     kernel, single = _frame_kernels(encodings, objects)
     return Suggestion(kernel, single, tuple(findings))
 
 
 def _frame_kernels(encodings: dict[Any, Encoding], objects: list[Finding]) -> tuple[Stack, Kernel]:
-    """The kernels of a frame, to be stacked, and one for all: coordinates, objects, sums and products of both."""
+    """The kernels of a frame that are stacked, and the single one: tables, objects, sums and products of both."""
     tables = [Table(kernel, encodings) for kernel in family("vectors", len(encodings)).kernels] if encodings else []
     if not objects:
         return Stack(tables), Table(Gaussian("auto"), encodings)
     if not encodings and len(objects) == 1:
-        members = [Columns({str(own.column): kernel}) for own in objects for kernel in own.family]
+        members = [Columns({str(finding.column): kernel}) for finding in objects for kernel in finding.family]
         return Stack(members), members[0]
-    parts: dict[Any, Any] = {own.column: own.part for own in objects}
-    total = Columns(parts, weights="auto")
+    kernels: dict[Any, Any] = {finding.column: finding.part for finding in objects}
+    total = Columns(kernels, weights="auto")
     if not encodings:
-        return Stack([total, Columns(parts, "product")]), total
+        return Stack([total, Columns(kernels, "product")]), total
     mixed: list[Kernel] = [*tables, total]
     for kernel in (Gaussian("auto"), Laplacian("auto")):
         table = Table(kernel, encodings)
@@ -590,20 +603,20 @@ def _associated(finding: Finding, column: Column, y: Data) -> Finding:
     Y = Y.reshape(len(Y), -1) if Y.dtype.kind in "iuf" else (Y[:, None] == np.unique(Y)).astype(np.float64)
     if len(Y) != len(Z):
         raise ValueError(f"y has {len(Y)} entries, but the frame has {len(Z)} rows.")
-    known = np.isfinite(Y).all(1)
-    Z, Y = np.column_stack([Z, np.ones(len(Z))])[known], Y[known] - Y[known].mean(0)
+    observed = np.isfinite(Y).all(1)
+    Z, Y = np.column_stack([Z, np.ones(len(Z))])[observed], Y[observed] - Y[observed].mean(0)
     rank = np.linalg.matrix_rank(Z)
-    left = Y - Z @ np.linalg.lstsq(Z, Y, rcond=None)[0]
+    residuals = Y - Z @ np.linalg.lstsq(Z, Y, rcond=None)[0]
     total = float((Y**2).sum())
     if not total > 0 or len(Y) <= rank:
         return finding
-    share = 1.0 - float((left**2).sum()) / total * (len(Y) - 1) / (len(Y) - rank)
+    share = 1.0 - float((residuals**2).sum()) / total * (len(Y) - 1) / (len(Y) - rank)
     return replace(finding, association=max(0.0, share))
 
 
 # -- one column -------------------------------------------------------------------------------------------------------
 def kind_of_column(name: str | None, column: Column) -> Finding:
-    """What the entries of a column are, from their type and a look at them."""
+    """The kind of the entries of a column, from what the frame declares, their types, and a look at them."""
     declared = _declared(name, column)
     if declared is not None:
         return declared
@@ -620,7 +633,7 @@ def kind_of_column(name: str | None, column: Column) -> Finding:
 
 
 def _mixed(name: str | None, present: list[Any]) -> Finding:
-    """Entries of several types: categories where they are words and numbers, else an error."""
+    """The finding for entries of several types: categories if they are words and numbers, else an error."""
     kinds = sorted({type(entry).__name__ for entry in present})
     if name is not None and all(isinstance(entry, str | bool) or is_real(entry) for entry in present):
         doubt = f"Column {name!r} mixes {' and '.join(kinds)} and is taken for categories. Convert it to one type."
@@ -634,28 +647,28 @@ def _mixed(name: str | None, present: list[Any]) -> Finding:
 
 
 def _with_words_for_gaps(name: str | None, present: list[Any]) -> Finding | None:
-    """Numbers or dates beside words that say that nothing is known; codes and columns of few numbers are none."""
+    """The finding for numbers or dates beside words for gaps; None for codes and for columns of few numbers."""
     words = sorted({entry for entry in present if is_word_for_gap(entry)})
     rest = [entry for entry in present if not is_word_for_gap(entry)]
     if name is None or not words or len(rest) < (1.0 - SHARE_OF_WORDS) * len(present):
         return None
-    seen = list(dict.fromkeys(entry for entry in rest if isinstance(entry, str)))
-    looks = [_numbers(name, rest), _dates(name, rest)] if not seen else [_written_dates(name, seen, rest)]
-    if seen and all(isinstance(entry, str) or is_real(entry) for entry in rest):
-        looks.append(_written_numbers(name, seen, rest))
-    finding = next((own for own in looks if own is not None and isinstance(own.part, Number | Date)), None)
+    texts = list(dict.fromkeys(entry for entry in rest if isinstance(entry, str)))
+    looks = [_numbers(name, rest), _dates(name, rest)] if not texts else [_written_dates(name, texts, rest)]
+    if texts and all(isinstance(entry, str) or is_real(entry) for entry in rest):
+        looks.append(_written_numbers(name, texts, rest))
+    finding = next((look for look in looks if look is not None and isinstance(look.part, Number | Date)), None)
     if finding is None or len(set(rest)) < FEWEST_NUMBERS:
         return None
-    told = ", ".join(map(repr, words))
+    quoted = ", ".join(map(repr, words))
     doubt = (
-        f"Column {name!r} has {finding.kind}, and {told} in {len(present) - len(rest)} row(s), taken for gaps. If this "
-        "is a level of its own, make it a categorical column: astype('category')."
+        f"Column {name!r} has {finding.kind}, and {quoted} in {len(present) - len(rest)} row(s), taken for gaps. If "
+        "this is a level of its own, make it a categorical column: astype('category')."
     )
-    return replace(finding, why=f"{finding.why}, with {told} for gaps", doubt=doubt)
+    return replace(finding, why=f"{finding.why}, with {quoted} for gaps", doubt=doubt)
 
 
 def _with_gaps(finding: Finding, *, gaps: bool) -> Finding:
-    """The finding for a column that has gaps, or may have some in new data: a kernel of objects is told what one is."""
+    """The finding for a column that has gaps, or may have some in new data: kernels of objects get ``Optional``."""
     why = f"{finding.why}, with gaps" if gaps else finding.why
     if isinstance(finding.part, Kernel):
         return replace(finding, why=why, part=Optional(finding.part), family=tuple(map(Optional, finding.family)))
@@ -663,7 +676,7 @@ def _with_gaps(finding: Finding, *, gaps: bool) -> Finding:
 
 
 def _declared(name: str | None, column: Column) -> Finding | None:
-    """What a frame itself says of a column: categories of pandas, polars or pyarrow."""
+    """The finding for a column that pandas, polars or pyarrow declare to hold categories; None for others."""
     dtype = getattr(column, "dtype", None)
     if type(dtype).__name__ not in ("CategoricalDtype", "Categorical", "Enum", "Dictionary"):
         return None
@@ -677,7 +690,7 @@ def _declared(name: str | None, column: Column) -> Finding | None:
 
 
 def _numbers(name: str | None, present: list[Any]) -> Finding | None:
-    """Numbers and truth values."""
+    """The finding for numbers, truth values or lengths of time; None for other entries."""
     if all(isinstance(entry, bool | np.bool_) for entry in present):
         if len(set(map(bool, present))) == 1:
             return Finding(name, "a constant", f"always {present[0]}")
@@ -696,7 +709,7 @@ def _numbers(name: str | None, present: list[Any]) -> Finding | None:
 
 
 def _doubt_about_code(name: str, numbers: np.ndarray, counts: np.ndarray) -> str | None:
-    """A warning about a repeated -999, 9999 or lonely negative number, farther from all others than these reach."""
+    """A doubt about a repeated -999, 9999 or lone negative number that is far from all others."""
     for i, others in ((0, numbers[1:]), (-1, numbers[:-1])):
         code, n_rows = float(numbers[i]), int(counts[i])
         if len(others) < FEW_NUMBERS or n_rows < ROWS_OF_CODE or not np.isfinite(numbers).all():
@@ -712,7 +725,7 @@ def _doubt_about_code(name: str, numbers: np.ndarray, counts: np.ndarray) -> str
 
 
 def _dates(name: str | None, present: list[Any]) -> Finding | None:
-    """A column of dates and times, or None where an entry is none."""
+    """The finding for dates and times; None for other entries."""
     if not all(isinstance(entry, datetime.date | np.datetime64) or is_period(entry) for entry in present):
         return None
     if len(set(map(str, present))) == 1:
@@ -722,7 +735,7 @@ def _dates(name: str | None, present: list[Any]) -> Finding | None:
 
 # -- texts ------------------------------------------------------------------------------------------------------------
 def _texts(name: str | None, present: list[Any]) -> Finding | None:
-    """Texts: numbers and dates that are written out, codes, molecules, sequences, names, sentences."""
+    """The finding for texts: written numbers and dates, categories, molecules, sequences, names, sentences."""
     if not all(isinstance(entry, str) for entry in present):
         return None
     levels = set(present)
@@ -756,7 +769,7 @@ def _texts(name: str | None, present: list[Any]) -> Finding | None:
 
 
 def _are_identifiers(present: list[str]) -> bool:
-    """Are at least ten texts all different: the same word before different numbers, or codes of one length?"""
+    """Are there at least ten texts, all different: a word with a running number, or hexadecimal codes of one length?"""
     if len(present) < FEW_LEVELS or len(set(present)) < len(present):
         return False
     numbered = [NUMBERED.fullmatch(text) for text in present]
@@ -766,7 +779,7 @@ def _are_identifiers(present: list[str]) -> bool:
 
 
 def _doubt_about_numbers(name: str | None, seen: list[str]) -> str | None:
-    """A warning about texts most of which are numbers with a comma, a sign or a unit, or beside a word."""
+    """A doubt about texts most of which are numbers, perhaps with a comma, a sign or a unit."""
     odd = [text for text in seen if not _is_like_number(text)]
     if len(odd) > (1.0 - SHARE_OF_NUMBERS) * len(seen):
         return None
@@ -779,16 +792,16 @@ def _doubt_about_numbers(name: str | None, seen: list[str]) -> str | None:
 
 
 def _is_like_number(text: str) -> bool:
-    """Is it a number, perhaps with a comma, a percent sign, a sign of comparison or a unit?"""
-    parts = text.replace(",", ".").strip("<>≤≥~% ").split()
+    """Is a text a number, perhaps with a comma, a percent sign, a sign of comparison or a unit?"""
+    words = text.replace(",", ".").strip("<>≤≥~% ").split()
     try:
-        return len(parts) in (1, 2) and np.isfinite(float(parts[0]))
+        return len(words) in (1, 2) and np.isfinite(float(words[0]))
     except ValueError:
         return False
 
 
 def _written_numbers(name: str | None, seen: list[str], present: list[str]) -> Finding | None:
-    """Numbers that are stored as text, unless zeros in front say that they are codes."""
+    """The finding for numbers that are stored as text; zeros in front make them codes."""
     try:
         numbers = as_numbers(seen)
     except ValueError:
@@ -808,7 +821,7 @@ def _written_numbers(name: str | None, seen: list[str], present: list[str]) -> F
 
 
 def _written_dates(name: str | None, seen: list[str], present: list[str]) -> Finding | None:
-    """Dates that are stored as text: ISO dates are read, others are a matter of convention."""
+    """The finding for dates that are stored as text: ISO dates are read, other formats raise a doubt."""
     if all(DATE.fullmatch(text) for text in seen):
         try:
             as_seconds_since_1970(seen)
@@ -831,10 +844,10 @@ def _written_dates(name: str | None, seen: list[str], present: list[str]) -> Fin
 
 
 def _smiles(name: str | None, seen: list[str], present: list[str]) -> Finding | None:
-    """Molecules: at least a few texts, some with brackets, bonds or rings, nearly all of which RDKit can read.
+    """The finding for molecules: at least a few texts, some with brackets, bonds or rings, most readable for RDKit.
 
-    Measurements of a molecule may be repeated, so that it does not matter how often each of them stands there. The
-    kernel names those that cannot be read, in an error: they are typing errors more likely than names.
+    A molecule may have several rows, so that the number of its repetitions does not matter. Texts that RDKit cannot
+    read are more likely typing errors than names: the kernel names them in an error.
     """
     structured = sum(STRUCTURE.search(text) is not None for text in seen)
     if len(seen) < FEW_MOLECULES or structured < SHARE_WITH_STRUCTURE * len(seen):
@@ -850,7 +863,7 @@ def _smiles(name: str | None, seen: list[str], present: list[str]) -> Finding | 
 
 
 def _sequences(name: str | None, seen: list[str], present: list[str]) -> Finding | None:
-    """Sequences over a small alphabet, in any case: DNA, RNA; proteins, which words in small letters may look like."""
+    """The finding for DNA and RNA in any case, and for proteins in capitals, which lower-case words may look like."""
     symbols = set("".join(seen).upper())
     middle = float(np.median([len(text) for text in seen]))
     upper = sum(map(str.isupper, seen)) >= 0.9 * len(seen)
@@ -858,7 +871,7 @@ def _sequences(name: str | None, seen: list[str], present: list[str]) -> Finding
         return None
     kind = "DNA or RNA sequences" if symbols <= NUCLEOTIDES else "protein sequences"
     lengths = ((3, 6), (2, 4), (1, 3)) if symbols <= NUCLEOTIDES else ((1, 3), (2, 3), (1, 2))
-    kernels: list[Kernel] = [AnyCase(Spectrum(own).normalized()) for own in lengths]
+    kernels: list[Kernel] = [AnyCase(Spectrum(length).normalized()) for length in lengths]
     if len({len(text) for text in seen}) == 1:
         kernels.append(AnyCase(WeightedDegree((1, 3)).normalized()))
     why = f"{len(symbols)} symbols, {middle:.0f} letters in the middle"
@@ -866,14 +879,14 @@ def _sequences(name: str | None, seen: list[str], present: list[str]) -> Finding
 
 
 def _member_of(family_name: str, name: str | None, kind: str, why: str, doubt: str | None = None) -> Finding:
-    """A column whose kernels are a family; the third is the one to take alone, or the first of few."""
+    """The finding for a column whose kernels are a family; its third kernel is the single one, or the last of fewer."""
     kernels = tuple(family(family_name).kernels)
     return Finding(name, kind, why, kernels[min(2, len(kernels) - 1)], kernels, doubt)
 
 
 # -- other objects ----------------------------------------------------------------------------------------------------
 def _things(name: str | None, present: list[Any]) -> Finding | None:
-    """Graphs, molecules, arrays, sets, records."""
+    """The finding for molecules, graphs, records, lists of words or arrays; None for other objects."""
     if all(map(is_molecule, present)):
         return _member_of("molecules", name, "molecules", "molecules of RDKit")
     if all(map(is_graph, present)):
@@ -888,7 +901,7 @@ def _things(name: str | None, present: list[Any]) -> Finding | None:
 
 
 def _arrays(name: str | None, present: list[Any]) -> Finding | None:
-    """Curves, series, bags of points and pictures."""
+    """The finding for curves, series, bags of points and pictures; None for other arrays."""
     if all(isinstance(entry, tuple) and len(entry) == 2 and np.ndim(entry[0]) == 1 for entry in present):
         return _member_of("curves", name, "curves", "pairs (times, values)")
     try:
@@ -917,10 +930,10 @@ def _arrays(name: str | None, present: list[Any]) -> Finding | None:
 
 # -- what learners make of a word -------------------------------------------------------------------------------------
 def stack_of(kernel: object, X: Data, features: FeatureKind | None = None) -> Stack | None:
-    """The kernels that a learner stacks: those of a ``Stack``, of the family that a word names, or for ``"auto"`` of
-    the family of data like X.
+    """The kernels that a learner stacks; None where ``kernel`` is a single kernel.
 
-    A copy with plain numbers, and None where there is one kernel. ``features`` are those that they must have.
+    They are those of a ``Stack`` (a copy with plain numbers), of the family that a word names, or for ``"auto"`` the
+    suggestion for X. ``features`` is the kind of features that the kernels must have.
     """
     if isinstance(kernel, Stack):
         kernel.check_hyperparameters()
@@ -939,21 +952,21 @@ def stack_of(kernel: object, X: Data, features: FeatureKind | None = None) -> St
 
 
 def kernels_of(word: str, X: Data, features: FeatureKind | None = None, *, compared: bool = True) -> list[Kernel]:
-    """The kernels of which a learner of one kernel takes the best, or, where they are not ``compared``, one of them."""
-    several = stack_of(word, X, features)
-    assert several is not None  # a word of several kernels
-    kernels = list(several.kernels) if isinstance(several, Stack) else [several]
+    """The candidates of a learner that takes one kernel: all of a word's kernels, or one if none are ``compared``."""
+    stack = stack_of(word, X, features)
+    assert stack is not None  # a word names several kernels
+    kernels = list(stack.kernels)
     smooth = [kernel for kernel in kernels if getattr(kernel, "kernel", kernel) == Gaussian("auto")]
     return kernels if compared else (smooth or kernels)[:1]
 
 
 def one_kernel(kernel: object, width: str = "auto") -> Any:
-    """What ``"auto"`` is where there is no target to stack kernels on: a Gaussian one, whose width is learned."""
+    """The kernel of a learner without targets to stack kernels on: ``"auto"`` is a Gaussian whose width is learned."""
     return Gaussian(width) if isinstance(kernel, str) and kernel == "auto" else kernel
 
 
 def single_kernel(kernel: object, X: Data, vectors: object, *, incomplete: bool = True) -> Any:
-    """What ``"auto"`` is for data like X in a learner of one kernel: its own kernel of vectors, or what is suggested.
+    """The kernel of a learner that takes one: ``"auto"`` is ``vectors`` for rows of numbers, else the suggestion for X.
 
     ``incomplete`` says whether the learner takes sparse rows, and rows of numbers with gaps.
     """

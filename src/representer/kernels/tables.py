@@ -58,8 +58,8 @@ class Columns(Kernel):
     """Σ_c w_c k_c(x_c, y_c) over the fields c of two records, or Π_c w_c k_c(x_c, y_c).
 
     The data are a data frame, a dictionary of columns, a structured array, or a list of dictionaries; in learners (and
-    in cross-validation) a frame or a list of dictionaries. Other columns are ignored. Each kernel gets its column as it
-    would get data by itself: numbers as an (n, 1) matrix, strings or other objects as a list.
+    in cross-validation) a frame or a list of dictionaries. Columns without a kernel are ignored. Each kernel gets its
+    column as it would get data by itself: numbers as an (n, 1) matrix, strings or other objects as a list.
 
     Parameters
     ----------
@@ -69,7 +69,8 @@ class Columns(Kernel):
     combine : {"sum", "product"}
         In a sum two records are alike if some fields are, in a product if all are.
     weights : float, array (n_fields,) or "auto"
-        One number for all, or one a field; ``"auto"``: learned, from 1 on. Of a product only their product counts.
+        One number for all, or one a field; ``"auto"``: learned, starting from 1. For a product only the product of
+        the weights matters.
 
     Examples
     --------
@@ -110,7 +111,7 @@ class Columns(Kernel):
         return replace(super()._own_specification(name), words={"auto": start})
 
     def check_hyperparameters(self) -> None:
-        """Refuse what is inadmissible; there must be at least one kernel, and a name for each parameter."""
+        """Refuse what is inadmissible; there must be at least one kernel, and a name of its own for each parameter."""
         if not isinstance(self.kernels, Mapping) or not self.kernels:
             raise ValueError(
                 f"kernels of Columns must be a dictionary with a kernel for each field; got {self.kernels!r}."
@@ -156,7 +157,7 @@ class Columns(Kernel):
 
     # -- Gram matrices ------------------------------------------------------------------------------------------------
     def addends(self) -> list[tuple[str, Kernel]]:
-        """Of a sum, the kernels of the fields, named by them."""
+        """The kernels of the fields, named by the fields; a product is its only addend."""
         if self.combine != "sum":
             return super().addends()
         weights = [float(w) for w in self._weights()]
@@ -177,11 +178,11 @@ class Columns(Kernel):
         return self._combined(grams, lambda weight: weight)
 
     def _field_gram(self, field: Field, X: Sequence[Record], Y: Sequence[Record] | None) -> Tensor:
-        """The Gram matrix of a field; while other numbers are searched, that of a fixed kernel is computed once."""
+        """The Gram matrix of a field; that of a fixed kernel is computed once for a search of other numbers."""
         kernel = self.kernels[field]
         if Y is None and isinstance(X, Records) and torch.is_grad_enabled() and not is_searched(kernel):
-            whole = X.remembered((field, kernel), lambda _: kernel._gram(field_data(X, field, kernel), None), same)
-            return whole.clone()
+            gram = X.remembered((field, kernel), lambda _: kernel._gram(field_data(X, field, kernel), None), same)
+            return gram.clone()
         left = field_data(X, field, kernel)
         right = None if Y is None else field_data(Y, field, kernel)
         if isinstance(left, Tensor) and isinstance(right, Tensor):
@@ -227,11 +228,11 @@ def _names(field: Field) -> tuple[str, ...]:
 
 Stated = Any  # numbers, or a word that lets the data decide
 
-# Seconds of the cycles that a date has, by the name of the encoding's argument.
+# The length of each cycle of a date, in seconds.
 CYCLES = {"year": 365.2425 * 86_400.0, "week": 7 * 86_400.0, "day": 86_400.0}
 
 
-# What stands among numbers or dates where nothing is known, in small letters and without blanks around it.
+# Words for gaps among numbers or dates, in lower case and without blanks around them.
 WORDS_FOR_GAPS = {
     *("", "-", "--", "–", "—", ".", "..", "...", "?", "na", "n/a", "#n/a", "<na>", "n.a.", "nd", "n.d.", "nan", "nat"),
     *("none", "null", "missing", "unknown", "not available", "not determined", "#null!", "#value!", "#div/0!"),
@@ -239,12 +240,12 @@ WORDS_FOR_GAPS = {
 
 
 def is_word_for_gap(entry: object) -> bool:
-    """Is it one of the words that say, among numbers or dates, that nothing is known?"""
+    """Is an entry one of the words for gaps among numbers or dates?"""
     return isinstance(entry, str) and entry.strip().lower() in WORDS_FOR_GAPS
 
 
 def is_gap(entry: object) -> bool:
-    """Is an entry of a column of numbers or dates missing, or a word that says so?"""
+    """Is an entry of a column of numbers or dates missing, or a word for a gap?"""
     return is_missing(entry) or is_word_for_gap(entry)
 
 
@@ -275,11 +276,11 @@ def _as_number(entry: Any) -> float | None:
 
 # -- one column ---------------------------------------------------------------------------------------------------
 class Encoding(Value, ABC):
-    """How the entries of one column become coordinates (n, q); what the data decide is ``"data"`` until they do."""
+    """The coordinates (n, q) of the entries of one column; ``fitted`` decides the arguments that are ``"data"``."""
 
     @abstractmethod
     def fitted(self, column: Column) -> Self:
-        """The encoding with what a column decides: its mean and deviation, its levels, its cycles."""
+        """The encoding with the mean and deviation, the levels or the cycles of a column."""
 
     @abstractmethod
     def coordinates(self, column: Column) -> np.ndarray:
@@ -301,9 +302,9 @@ class Number(Encoding):
     Parameters
     ----------
     center, scale : float or "data"
-        The mean and the deviation of the column that is fitted to.
+        ``"data"``: the mean and the deviation of the column of the fit.
     gaps : bool or "data"
-        Is a gap a thing of its own? ``"data"``: if that column has some.
+        Does a coordinate mark the gaps? ``"data"``: if the column of the fit has some.
 
     Examples
     --------
@@ -327,8 +328,8 @@ class Number(Encoding):
         present = numbers[~np.isnan(numbers)]
         center, scale = _center_and_scale(present)
         gaps = len(present) < len(numbers)
-        found = {"center": center, "scale": scale, "gaps": gaps}
-        return self._rebuild(lambda name, own: found[name] if isinstance(own, str) else own)
+        fitted = {"center": center, "scale": scale, "gaps": gaps}
+        return self._rebuild(lambda name, argument: fitted[name] if isinstance(argument, str) else argument)
 
     def coordinates(self, column: Column) -> np.ndarray:
         return self._scaled(as_numbers(column))
@@ -357,7 +358,7 @@ def _refuse_infinity(numbers: np.ndarray) -> None:
 
 
 def _center_and_scale(present: np.ndarray) -> tuple[float, float]:
-    """The mean and the deviation of numbers; 0 and 1 of none, the deviation 1 where they are all equal.
+    """The mean and the deviation of numbers; 0 and 1 without numbers, the deviation 1 where all are equal.
 
     They are computed in units of the largest number, so that squares are in range.
     """
@@ -370,7 +371,7 @@ def _center_and_scale(present: np.ndarray) -> tuple[float, float]:
 
 
 class Category(Encoding):
-    """One coordinate for each level, 1 where an entry is that level; a gap is a level, and an unknown level is no one.
+    """One coordinate for each level, 1 where an entry has that level; a gap is a level of its own.
 
     Two levels are √2 apart, as two numbers with deviation one are in the mean square. A level that the column did
     not have has all coordinates 0: it is 1 away from every level, and equal to any other unknown one.
@@ -400,16 +401,16 @@ class Category(Encoding):
 
     def coordinates(self, column: Column) -> np.ndarray:
         codes = self._places(column)
-        known = np.flatnonzero(codes >= 0)
+        rows = np.flatnonzero(codes >= 0)
         coordinates = np.zeros((len(codes), len(self.levels)))
-        coordinates[known, codes[known]] = 1.0
+        coordinates[rows, codes[rows]] = 1.0
         return coordinates
 
     def entry_numbers(self, column: Column) -> np.ndarray:
         return Category().fitted(column)._places(column).astype(np.float64)
 
     def _places(self, column: Column) -> np.ndarray:
-        """The places of the entries among the levels (n,), −1 of an unknown one."""
+        """The places of the entries among the levels (n,), −1 for an unknown level."""
         place = {level: i for i, level in enumerate(self.levels)}
         return np.fromiter((place.get(as_level(entry), -1) for entry in column), np.int64, len(column))
 
@@ -419,7 +420,7 @@ class Category(Encoding):
 
 
 def as_level(entry: object) -> Hashable:
-    """A level of a category: None for a gap, numbers of NumPy as those of Python."""
+    """An entry as a level of a category: None for a gap, a number of NumPy as one of Python."""
     if is_missing(entry):
         return None
     entry = entry.item() if isinstance(entry, np.generic) else entry
@@ -438,7 +439,7 @@ class Ordered(Encoding):
     levels : list
         The levels, from the least to the greatest.
     center, scale, gaps
-        Those of ``Number``, in places.
+        As in ``Number``, in places.
 
     Examples
     --------
@@ -461,8 +462,8 @@ class Ordered(Encoding):
         return Number(self.center, self.scale, self.gaps)
 
     def fitted(self, column: Column) -> Self:
-        found = self._number()._of(self._places(column))
-        return self._rebuild(lambda name, own: getattr(found, name) if isinstance(own, str) else own)
+        places = self._number()._of(self._places(column))
+        return self._rebuild(lambda name, argument: getattr(places, name) if isinstance(argument, str) else argument)
 
     def coordinates(self, column: Column) -> np.ndarray:
         return self._number()._scaled(self._places(column))
@@ -481,9 +482,9 @@ class Date(Encoding):
     Parameters
     ----------
     center, scale, gaps
-        Those of ``Number``, in seconds since 1970.
+        As in ``Number``, in seconds since 1970.
     cycles : tuple of {"year", "week", "day"} or "data"
-        ``"data"``: those of which the column spans at least two, and sees more than one phase.
+        ``"data"``: the cycles that the column spans at least twice and shows at more than one phase.
 
     Examples
     --------
@@ -509,18 +510,18 @@ class Date(Encoding):
 
     def fitted(self, column: Column) -> Self:
         seconds = as_seconds_since_1970(column)
-        found = self._number()._of(seconds)
+        trend = self._number()._of(seconds)
         cycles = tuple(name for name, period in CYCLES.items() if _has_cycle(seconds, period))
-        known = {"center": found.center, "scale": found.scale, "gaps": found.gaps, "cycles": cycles}
-        return self._rebuild(lambda name, own: known[name] if isinstance(own, str) else own)
+        fitted = {"center": trend.center, "scale": trend.scale, "gaps": trend.gaps, "cycles": cycles}
+        return self._rebuild(lambda name, argument: fitted[name] if isinstance(argument, str) else argument)
 
     def coordinates(self, column: Column) -> np.ndarray:
         seconds = as_seconds_since_1970(column)
-        parts = [self._number()._scaled(seconds)]
+        coordinates = [self._number()._scaled(seconds)]
         for name in self.cycles:
             angle = 2.0 * np.pi * seconds / CYCLES[name]
-            parts += [np.nan_to_num(np.stack([np.cos(angle), np.sin(angle)], 1))]
-        return np.concatenate(parts, 1)
+            coordinates += [np.nan_to_num(np.stack([np.cos(angle), np.sin(angle)], 1))]
+        return np.concatenate(coordinates, 1)
 
     def entry_numbers(self, column: Column) -> np.ndarray:
         return as_seconds_since_1970(column)
@@ -544,7 +545,7 @@ def as_seconds_since_1970(column: Column) -> np.ndarray:
 
 
 def is_period(entry: object) -> bool:
-    """Is it a period of pandas, such as a month? It is the date at which it begins."""
+    """Is an entry a period of pandas, such as a month? It stands for the date at which it begins."""
     return type(entry).__name__ == "Period"
 
 
@@ -570,7 +571,7 @@ def _are_encodings(columns: object) -> bool:
 
 
 class Table(Mapped):
-    """A kernel on vectors, of the coordinates that the columns of a table have: k(c(x), c(y)).
+    """A kernel on vectors, applied to the coordinates of the columns of a table: k(c(x), c(y)).
 
     The scale of a number, the name of a level and the order of the columns do not matter; columns that are not
     named are ignored. A lengthscale for each feature (``"ard"``) is one for each *column*, whatever the number of its
@@ -622,21 +623,21 @@ class Table(Mapped):
         return records
 
     def _resolve(self, X: Sequence[Record]) -> Self:
-        fitted = {name: self._own(name, lambda e, column: e.fitted(column), X) for name in self.columns}
-        new = self._rebuild(lambda name, own: fitted if name == "columns" else own)
+        fitted = {name: self._encoded(name, lambda e, column: e.fitted(column), X) for name in self.columns}
+        new = self._rebuild(lambda name, argument: fitted if name == "columns" else argument)
         kernel = self.kernel._resolve(new._image(X))
-        return new._rebuild(lambda name, own: new._with_one_a_column(kernel) if name == "kernel" else own)
+        return new._rebuild(lambda name, argument: new._with_one_a_column(kernel) if name == "kernel" else argument)
 
-    def _own(self, name: str, question: Callable[[Encoding, Column], Any], X: Sequence[Record]) -> Any:
-        """What the encoding of a column says of its entries; an error names the column."""
+    def _encoded(self, name: str, method: Callable[[Encoding, Column], Any], X: Sequence[Record]) -> Any:
+        """The result of a method of the encoding of a column for its entries; an error names the column."""
         try:
-            return question(self.columns[name], column_of(X, name, gaps=True))
+            return method(self.columns[name], column_of(X, name, gaps=True))
         except ValueError as error:
             raise ValueError(f"Column {name!r}: {error}") from error
 
     # -- coordinates ------------------------------------------------------------------------------------------------
     def _image(self, X: Sequence[Record]) -> Tensor:
-        """The coordinates (n, q) of all columns side by side; those of the same records are computed once."""
+        """The coordinates (n, q) of all columns side by side, computed once for the same records."""
         if isinstance(X, Records):
             return X.remembered(self.columns, self._coordinates, same)
         return self._coordinates(X)
@@ -644,20 +645,20 @@ class Table(Mapped):
     def _coordinates(self, X: Sequence[Record]) -> Tensor:
         coordinates, begin = np.empty((len(X), int(self._widths.sum()))), 0
         for name, encoding in self.columns.items():
-            own = coordinates[:, begin : begin + encoding.width]
-            own[:] = self._own(name, lambda e, column: e.coordinates(column), X)
+            column_coordinates = coordinates[:, begin : begin + encoding.width]
+            column_coordinates[:] = self._encoded(name, lambda e, column: e.coordinates(column), X)
             begin += encoding.width
         return torch.from_numpy(coordinates)
 
     @property
     def bytes_per_row(self) -> int:
-        """What the coordinates of one record take: they, and copies in units of lengthscales and for distances."""
+        """The memory of the coordinates of one record, with copies in units of lengthscales and for distances."""
         return 4 * 8 * int(self._widths.sum())
 
     def entry_numbers(self, X: Sequence[Record]) -> np.ndarray:
-        """One number for each entry of the columns (n, n_columns): records are equal where these are."""
-        own = [self._own(name, lambda e, column: e.entry_numbers(column), X) for name in self.columns]
-        return np.where(np.isnan(own), np.nan, own).T
+        """One number for each entry of the columns (n, n_columns): records are equal where their numbers are."""
+        numbers = [self._encoded(name, lambda e, column: e.entry_numbers(column), X) for name in self.columns]
+        return np.where(np.isnan(numbers), np.nan, numbers).T
 
     @property
     def _widths(self) -> Tensor:
@@ -669,7 +670,7 @@ class Table(Mapped):
         means = {}
         for name, value in kernel.hyperparameter_values().items():
             if value.ndim == 1 and len(value) == int(self._widths.sum()):
-                means[name] = torch.stack([own.mean() for own in value.split(self._widths.tolist())]).numpy()
+                means[name] = torch.stack([column.mean() for column in value.split(self._widths.tolist())]).numpy()
         return kernel.replace(means)
 
     @property
@@ -683,7 +684,7 @@ class Table(Mapped):
 
 
 class UnknownCategoryWarning(UserWarning):
-    """None of the entries of a column of categories is one that the fit has seen."""
+    """A column of categories has no entry that the fit has seen."""
 
 
 def _tables_of_records(kernel: Value) -> Iterator[Table]:
@@ -696,7 +697,20 @@ def _tables_of_records(kernel: Value) -> Iterator[Table]:
 
 
 def warn_of_unknown(kernel: Value, X: Sequence[Record]) -> None:
-    """Warn of columns of categories in which several records, or all, have entries, and none that the fit has seen."""
+    """Warn about columns of categories with several entries (or one in all) of which the fit has seen none.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from representer.kernels import Category, Gaussian, Table, warn_of_unknown
+    >>> from representer.samples import as_records
+    >>> kernel = Table(Gaussian(1.0), {"colour": Category(["red", "blue"])})
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     warn_of_unknown(kernel, as_records({"colour": ["Red", "Blue"]}))
+    >>> caught[0].category.__name__
+    'UnknownCategoryWarning'
+    """
     encodings = {name: encoding for table in _tables_of_records(kernel) for name, encoding in table.columns.items()}
     unknown = []
     for name, encoding in encodings.items():
@@ -722,7 +736,7 @@ class Standardized(Mapped):
     kernel : Kernel
         On vectors.
     center, scale : array (n_features,) or "data"
-        The means and the deviations of the columns that are fitted to; a gap (NaN) counts for neither.
+        ``"data"``: the means and the deviations of the columns of the fit, for which gaps (NaN) do not count.
 
     Examples
     --------
@@ -751,10 +765,11 @@ class Standardized(Mapped):
 
     def _resolve(self, X: Tensor) -> Self:
         columns = X.detach().reshape(-1, X.shape[-1]).double().cpu().numpy()
-        found = np.array([_center_and_scale(column[~np.isnan(column)]) for column in columns.T])
-        known = {"center": found[:, 0], "scale": found[:, 1]}
-        new = self._rebuild(lambda name, own: known[name] if isinstance(own, str) else own)
-        return new._rebuild(lambda name, own: own._resolve(new._image(X)) if name == "kernel" else own)
+        centers, scales = np.array([_center_and_scale(column[~np.isnan(column)]) for column in columns.T]).T
+        fitted = {"center": centers, "scale": scales}
+        new = self._rebuild(lambda name, argument: fitted[name] if isinstance(argument, str) else argument)
+        kernel = self.kernel._resolve(new._image(X))
+        return new._rebuild(lambda name, argument: kernel if name == "kernel" else argument)
 
     def _image(self, X: Tensor) -> Tensor:
         return (X - as_tensor(self.center).to(X)) / as_tensor(self.scale).to(X)
@@ -766,11 +781,11 @@ class Missing(Mapped):
     Parameters
     ----------
     kernel : Kernel
-        On vectors; it sees the columns, and beside them a column for each that had gaps: 0, or 1 in a gap.
+        On vectors; it sees the columns, and beside them one more for each column in ``gaps``: 1 in a gap, else 0.
     center : array (n_features,) or "data"
-        What stands in a gap; ``"data"``: the mean of the column that is fitted to.
+        The numbers that stand in the gaps; ``"data"``: the means of the columns of the fit.
     gaps : array of int or "data"
-        The columns in which a gap is a thing of its own; ``"data"``: those that have some.
+        The columns whose gaps are marked; ``"data"``: those that have some in the fit.
 
     Examples
     --------
@@ -792,7 +807,7 @@ class Missing(Mapped):
 
     @property
     def takes_gaps(self) -> bool:
-        """Yes: that is what it is for."""
+        """Yes: gaps (NaN) are what this kernel is for."""
         return True
 
     def prepare(self, X: Data) -> Data:
@@ -803,9 +818,10 @@ class Missing(Mapped):
         columns = X.detach().reshape(-1, X.shape[-1]).double().cpu().numpy()
         absent = np.isnan(columns)
         means = np.array([_center_and_scale(column[~np.isnan(column)])[0] for column in columns.T])
-        known = {"center": means, "gaps": np.flatnonzero(absent.any(0))}
-        new = self._rebuild(lambda name, own: known[name] if isinstance(own, str) else own)
-        return new._rebuild(lambda name, own: own._resolve(new._image(X)) if name == "kernel" else own)
+        fitted = {"center": means, "gaps": np.flatnonzero(absent.any(0))}
+        new = self._rebuild(lambda name, argument: fitted[name] if isinstance(argument, str) else argument)
+        kernel = self.kernel._resolve(new._image(X))
+        return new._rebuild(lambda name, argument: kernel if name == "kernel" else argument)
 
     def _image(self, X: Tensor) -> Tensor:
         absent = X.isnan()
@@ -816,12 +832,12 @@ class Missing(Mapped):
 
 # -- texts, pictures, gaps --------------------------------------------------------------------------------------------
 class Words(Mapped):
-    """Texts by the words they have in common: the cosine of the numbers of times that runs of words occur.
+    """A kernel of texts by their common words: the cosine between the counts of runs of words.
 
     Parameters
     ----------
     length : int or (int, int)
-        How many words a run has, or from how many to how many.
+        The number of words in a run, or the least and the largest number.
 
     Examples
     --------
@@ -870,7 +886,7 @@ def _is_set(text: object) -> bool:
 
 
 class Pixels(Mapped):
-    """A kernel on vectors, of arrays of one shape as they are: pictures, or curves on a common grid.
+    """A kernel on vectors, applied to the entries of arrays of one shape: pictures, or curves on a common grid.
 
     Parameters
     ----------
@@ -905,7 +921,7 @@ class Pixels(Mapped):
 
 
 class Optional(Wrapped):
-    """A kernel of objects some of which are missing (None or NaN): 1 of two gaps, 0 of an object and a gap.
+    """A kernel of objects that may be missing (None or NaN): 1 for two gaps, 0 for an object and a gap.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Time series of different lengths: what is checked, the global alignment kernel, and the signature kernel of paths."""
+"""Time series of different lengths: their checks, the global alignment kernel, and the signature kernel of paths."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from representer.linalg import combine, row_blocks
 from representer.samples import Data, as_list
 from representer.values import COUNT, NONE, Hyperparameter, Positive, Rule, Setting, Word, number, per_row
 
-# Entries of one temporary of a block of pairs: about what the processor's cache holds.
+# The number of entries of a temporary for a block of pairs: about what the processor's cache holds.
 BLOCK_ENTRIES = 2**15
 
 
@@ -30,7 +30,7 @@ Series = npt.ArrayLike | Tensor
 
 # -- data -----------------------------------------------------------------------------------------------------------
 def check_series(X: Data) -> list[Series]:
-    """The series as a list, each checked to be numbers (length,) or (length, channels), of the same channels all."""
+    """The series as a list, each checked to be numbers (length,) or (length, channels) with the same channels."""
     series = as_list(X, "time series")
     pairs = [i for i, item in enumerate(series) if isinstance(item, tuple) and len(item) == 2 and np.ndim(item[0])]
     if pairs:
@@ -109,13 +109,13 @@ def blocks_by_length(function: Block, X: Sequence[Tensor], Y: Sequence[Tensor] |
 
 # -- global alignment -----------------------------------------------------------------------------------------------
 def _bandwidth(X: Sequence[Series]) -> Tensor:
-    """Cuturi's advice: the median distance of observations times the root of the median length."""
+    """The lengthscale that Cuturi advises: the median distance of observations times the root of the median length."""
     series = as_series(X)
     return median_distance(torch.cat(series)) * math.sqrt(float(np.median([len(item) for item in series])))
 
 
 class GlobalAlignment(Kernel):
-    """Σ_π Π_i κ(x_π₁(i), y_π₂(i)) over all alignments π of two series: every warping counts, not the best.
+    """Σ_π Π_i κ(x_π₁(i), y_π₂(i)) over all alignments π of two series: every warping counts, not only the best.
 
     The global alignment kernel of Cuturi (2011). An alignment goes from the first to the last observations by steps in
     one of the series or in both. κ = g/(2 − g) with g(a, b) = exp(−‖a − b‖²/(2ℓ²)), which makes the sum positive
@@ -243,7 +243,7 @@ def log_alignments(
         low, high = _ends_of_antidiagonal(s, n, m, band)
         here, before = slice(low + 1, high + 2), slice(low, high + 1)
         first, second, new = sums[(s - 1) % 3], sums[(s - 2) % 3], sums[s % 3]
-        # What later antidiagonals may read beside this one was written three antidiagonals ago.
+        # Later antidiagonals also read one entry beyond each end, where values of three antidiagonals ago still stand.
         new[0, low : high + 3] = -math.inf
         if low <= high:
             reverse = slice(m - 1 - s + low, m - s + high)
@@ -258,7 +258,7 @@ def log_alignments(
 def _log_sum(*steps: Tensor) -> Tensor:
     """The number log Σ e^a of three steps (a, ∂a), and its derivative if they have one."""
     top = torch.maximum(torch.maximum(steps[0][0], steps[1][0]), steps[2][0])
-    top.clamp_(min=-1e300)  # not −∞ − −∞
+    top.clamp_(min=-1e300)  # avoids −∞ − (−∞)
     shares = [torch.sub(step[0], top).exp_() for step in steps]
     total = (shares[0] + shares[1]).add_(shares[2])
     logs = torch.log(total).add_(top)
@@ -297,7 +297,7 @@ def _ends_of_antidiagonal(s: int, n: int, m: int, band: int) -> tuple[int, int]:
 
 
 # -- signatures -----------------------------------------------------------------------------------------------------
-# Up to this many iterated integrals a path, a signature is written out; else pairs of paths are compared.
+# Up to this many iterated integrals a path, signatures are written out; above, pairs of paths are compared.
 EXPLICIT_LIMIT = 20_000
 
 
@@ -384,7 +384,7 @@ class Signature(Kernel):
 
     # -- paths ------------------------------------------------------------------------------------------------------
     def _paths(self, X: Sequence[Series]) -> list[Tensor]:
-        """The series as paths: with a channel for time, and from the origin, where that is asked."""
+        """The series as paths, with a channel for time if ``time``, and from the origin if ``basepoint``."""
         paths = as_series(X)
         if self.time:
             paths = [torch.cat([torch.linspace(0, 1, len(p), dtype=p.dtype)[:, None], p], 1) for p in paths]
@@ -422,8 +422,8 @@ class Signature(Kernel):
         if self._is_explicit(paths):
             squares = ((level**2).sum(1) for level in signatures(paths, int(self.depth)))
             return self._total(squares, per_matrix=False)
-        each = [self._levels(self._kernel._gram(path, None), 1, 1) for path in paths]
-        return self._total(iter(torch.stack(each, -1)[..., 0, 0, :]), per_matrix=False)
+        levels = [self._levels(self._kernel._gram(path, None), 1, 1) for path in paths]
+        return self._total(iter(torch.stack(levels, -1)[..., 0, 0, :]), per_matrix=False)
 
     def _total(self, levels: Iterator[Tensor], *, per_matrix: bool) -> Tensor:
         """The sum 1 + Σ_m s^{2m} ⟨S_m, S_m⟩ over the levels."""
@@ -451,7 +451,7 @@ class Signature(Kernel):
         def remembered(rows: Sequence[Tensor], columns: Sequence[Tensor] | None) -> Tensor:
             return checkpoint(block, rows, columns, use_reentrant=False)
 
-        # What autograd keeps of a block is many times its size: it is computed again for the derivative.
+        # Autograd would keep many times the size of a block; the block is computed again for the derivative instead.
         entries = max(map(len, X)) * max(map(len, X if Y is None else Y))
         function: Block = remembered if is_searched(self._kernel) else block
         return iter(blocks_by_length(function, X, Y, entries))

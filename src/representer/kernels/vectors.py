@@ -37,7 +37,7 @@ MEDIAN_ROWS = 1000
 
 
 def _evenly_spaced_rows(X: Tensor, rows: int) -> Tensor:
-    """At most so many rows of X, in double precision."""
+    """At most ``rows`` evenly spaced rows of X, in double precision."""
     flat = X.detach().reshape(-1, X.shape[-1]).to(torch.float64)
     if len(flat) <= rows:
         return flat
@@ -45,7 +45,7 @@ def _evenly_spaced_rows(X: Tensor, rows: int) -> Tensor:
 
 
 def median_of(distances: Tensor) -> Tensor:
-    """The median of distances between pairs; of those above 0 if at least half of the pairs coincide, 1 if all do."""
+    """The median of distances; the median of those above 0 if at least half of them are 0, and 1 if all are."""
     median = distances.median()
     if median > 0:
         return median
@@ -207,9 +207,9 @@ def _monomials(variables: int, degree: int) -> tuple[Tensor, Tensor]:
 # Rows computed at a time when no gradient is asked. Few large blocks lose least to waiting threads; a kernel whose
 # formula needs temporaries of the block's size takes smaller ones, to stay small beside the Gram matrix.
 LARGE_BLOCK, SMALL_BLOCK = 1024, 256
-# The middle of points is that of so many of them.
+# The middle of points is the median of this many of them.
 MIDDLE_ROWS = 64
-# Half the squared norm, in lengthscales, from which on two points have their distance from true differences.
+# Two points whose half squared norms, in units of ℓ², exceed this get their distance from true differences.
 FAR = 1e4
 
 
@@ -260,8 +260,8 @@ class Stationary(Kernel, ABC):
     def _around_middle(self, X: Tensor, Y: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """The scaled points around the middle of the second ones, so that the first may come in any blocks.
 
-        The middle is taken off before the points are divided by lengthscales: after that, the rounding of points far
-        from the origin would be one of their differences.
+        The middle is taken off before the points are divided by lengthscales: a division of points far from the origin
+        would round them, and with them their differences.
         """
         centre, lengths = _middle((X if Y is None else Y).detach()), self._lengths(X)
         return (X - centre) / lengths, None if Y is None else (Y - centre) / lengths
@@ -284,23 +284,23 @@ class Stationary(Kernel, ABC):
         return gram
 
     def _is_plain(self, left: Tensor, right: Tensor) -> bool:
-        """Are these two single matrices, of which no gradient is asked? Then one buffer is enough.
+        """Are these two single matrices without gradients, for which one buffer is enough?
 
-        Not for torch's compiler, for which the number of rows is a symbol.
+        For torch's compiler they are not: it takes the number of rows for a symbol.
         """
         if torch.compiler.is_compiling():
             return False
-        own = [getattr(self, name) for name in self.hyperparameters]
-        batched = left.ndim > 2 or right.ndim > 2 or any(np.ndim(value) > 1 for value in own)
+        settings = [getattr(self, name) for name in self.hyperparameters]
+        batched = left.ndim > 2 or right.ndim > 2 or any(np.ndim(value) > 1 for value in settings)
         return not batched and not self._learns(left, right)
 
     def _learns(self, *data: Tensor | None) -> bool:
         """Is a gradient asked, with respect to data or hyperparameters?"""
-        own = (getattr(self, name) for name in self.hyperparameters)
-        return torch.is_grad_enabled() and any(isinstance(v, Tensor) and v.requires_grad for v in (*data, *own))
+        settings = (getattr(self, name) for name in self.hyperparameters)
+        return torch.is_grad_enabled() and any(isinstance(v, Tensor) and v.requires_grad for v in (*data, *settings))
 
     def _filled(self, left: Tensor, right: Tensor, *, symmetric: bool) -> Tensor:
-        """The Gram matrix block by block in one buffer; of a symmetric one, half is computed and the rest is copied."""
+        """The Gram matrix block by block in one buffer; half of a symmetric one is computed and mirrored."""
         gram = empty_matrix((len(left), len(right)), left)
         for start in range(0, len(left), self.block_rows):
             stop = min(start + self.block_rows, len(left))
@@ -339,8 +339,8 @@ class Radial(Stationary, ABC):
     def _coordinates(self, X: Tensor, Y: Tensor | None) -> tuple[Tensor, Tensor]:
         """Points with two more coordinates, [x, −‖x‖²/2, 1] and [y, 1, −‖y‖²/2], whose inner product is t at once.
 
-        The rounding error of t is relative to the squared norms, so that the middle of points must not be far from 0;
-        an outlier does not move it.
+        The rounding error of t is relative to the squared norms, so that the points are taken around their middle,
+        which an outlier does not move.
         """
         left, right = self._around_middle(X, Y)
         left_norms = -0.5 * (left**2).sum(-1, keepdim=True)
@@ -353,7 +353,7 @@ class Radial(Stationary, ABC):
 
     def _pairs(self, left: Tensor, right: Tensor, out: Tensor | None) -> Tensor:
         t = torch.matmul(left, right.mT, out=out)
-        if t.requires_grad or torch.compiler.is_compiling():  # what is far depends on numbers that no compiler has
+        if t.requires_grad or torch.compiler.is_compiling():  # a compiler cannot branch on which points are far
             return self._profile(t.clamp(max=0.0))
         return self._profile(_mended(t, left, right).clamp_(max=0.0))
 
@@ -364,7 +364,7 @@ class Radial(Stationary, ABC):
 
 
 def _mended(t: Tensor, left: Tensor, right: Tensor) -> Tensor:
-    """The t of pairs that are both far from the middle from true differences, in place: their squares cancel."""
+    """Replace t, in place, by true differences where both points are far from the middle: there squares cancel."""
     if t.ndim > 2:
         return t
     rows, columns = (norms < -FAR for norms in (left[:, -2], right[:, -1]))
@@ -402,7 +402,7 @@ class Gaussian(Radial):
         return gram
 
     def tangent(self, X: Tensor) -> RadialTangent | None:
-        """The Gram matrix with its derivatives in closed form; a subclass may be another function, and has none."""
+        """The Gram matrix with its derivatives in closed form; None for a subclass, which may be another function."""
         if type(self) is not Gaussian:
             return None
         points, lengthscale = self._centred(X)
@@ -421,7 +421,8 @@ class RationalQuadratic(Radial):
     lengthscale : float, array (n_features,), "median", "auto" or "ard"
         ℓ, as in ``Gaussian``.
     mixture : float or "auto"
-        Small: many lengthscales; large: one, a Gaussian. ``"auto"``: learned, starting from 1.
+        A small number mixes many lengthscales, a large one comes close to a Gaussian. ``"auto"``: learned, starting
+        from 1.
 
     Examples
     --------
@@ -530,7 +531,7 @@ class Matern(Radial):
         return matern_profile(r, int(self.nu + 0.5))
 
     def tangent(self, X: Tensor) -> RadialTangent | None:
-        """The Gram matrix with its derivatives in closed form; points that meet to rounding do not move each other.
+        """The Gram matrix with its derivatives in closed form; points equal up to rounding do not move each other.
 
         With r² = −4νt, the derivative of the Matérn function m_ν in t is ν/(ν − 1) m_{ν−1}, or m_{1/2}/r of m_{1/2}.
         """
@@ -586,8 +587,8 @@ class Sigmoid(Kernel):
     ----------
     gamma : float or "features"
         ``"features"`` is 1 / n_features.
-    coef0 : float
-        Not negative.
+    coef0 : float or "auto"
+        Not negative; ``"auto"`` learns it, starting from 1.
 
     Examples
     --------
@@ -622,7 +623,7 @@ class AdditiveChi2(Kernel):
     """k(x, y) = −Σ_j (x_j − y_j)² / (x_j + y_j) of histograms, where 0/0 is 0.
 
     It is positive semi-definite only beside a constant (``fit_intercept=True``): learners repair its Gram matrix. Its
-    exponential, ``Chi2``, is so by itself.
+    exponential, ``Chi2``, is positive semi-definite by itself.
 
     Examples
     --------
@@ -758,15 +759,15 @@ class RadialTangent:
 
     def pull(self, G: Tensor) -> Tensor:
         """The gradient of ⟨G, K⟩ in the points, for a symmetric G."""
-        sums = (self.extended.mT @ (G * self.slope)).mT  # so ordered, thin products are faster
+        sums = (self.extended.mT @ (G * self.slope)).mT  # thin products are faster in this order
         return (sums[..., :-1] - sums[..., -1:] * self.points) * (2.0 / self.lengthscale)
 
     def push(self, dX: Tensor) -> Tensor:
         """dK = κ' ∘ (u_i·du_j + du_i·u_j − u_i·du_i − u_j·du_j)."""
         dU = dX / self.lengthscale
-        own = (self.points * dU).sum(-1, keepdim=True)
+        norms = (self.points * dU).sum(-1, keepdim=True)
         cross = self.points @ dU.mT
-        return (cross + cross.mT - own - own.mT).mul_(self.slope)
+        return (cross + cross.mT - norms - norms.mT).mul_(self.slope)
 
     def pull_change(self, G: Tensor, dG: Tensor, dX: Tensor, dK: Tensor) -> Tensor:
         """The change of ``pull(G)`` that follows changes of G and of the points; ``dK`` is ``push(dX)``."""
@@ -803,7 +804,7 @@ class GaussianGram(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None]:
         X, Y, K = ctx.saved_tensors
         (G,) = gradients
-        plain = G.ndim == 2 and not torch.is_grad_enabled()  # nobody asks for a second derivative
+        plain = G.ndim == 2 and not torch.is_grad_enabled()  # no second derivative will be asked for
         M = torch.mul(G, K, out=empty_matrix(K.shape, K)) if plain else G * K
         if Y is None:
             points = torch.cat([X, torch.ones_like(X[..., :1])], -1)
@@ -843,7 +844,7 @@ class LaplacianGram(torch.autograd.Function):
 
 
 def _sign_sums(M: Tensor, X: Tensor, Y: Tensor) -> Tensor:
-    """The sums −Σ_j M_ij sign(x_i − y_j), by what autograd itself calls for the distance ‖x − y‖₁."""
+    """The sums −Σ_j M_ij sign(x_i − y_j), by the function that autograd calls for the distance ‖x − y‖₁."""
     X, Y = (points.expand(*M.shape[:-2], *points.shape[-2:]).contiguous() for points in (X, Y))
     sums: Tensor = torch.ops.aten._cdist_backward(M, X, Y, 1.0, M)
     return -sums

@@ -1,4 +1,4 @@
-"""Factor a positive semi-definite matrix by Cholesky, with the one policy of jitter; units that round nothing."""
+"""Cholesky factors of positive semi-definite matrices, with one policy of jitter; units that round nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from representer.linalg.resources import empty_matrix
 
 
 def power_of_two(sizes: Tensor) -> Tensor:
-    """The powers of two next below positive sizes; 1 where a size is zero or not finite.
+    """The largest powers of two not above positive sizes; 1 for a size that is zero or not finite.
 
     Examples
     --------
@@ -31,15 +31,15 @@ def power_of_two(sizes: Tensor) -> Tensor:
     return torch.ldexp(torch.ones_like(sizes), exponents - 1)
 
 
-# Cholesky is backward stable to about n·eps times the size of the matrix, so the first jitter is of that size; each
-# further try grows it a hundredfold, up to the cube root of eps (6e-6 of the mean diagonal in double precision): beyond
-# that the matrix is not a rounded positive semi-definite matrix but an indefinite one.
+# Cholesky is backward stable to about n·eps times the size of the matrix, which is the first jitter. Each further try
+# grows it a hundredfold, up to the cube root of eps (6e-6 of the mean diagonal in double precision): a matrix that
+# needs more is not a rounded positive semi-definite matrix but an indefinite one.
 JITTER_GROWTH = 100.0
 
-# Products of rows with themselves that take no more multiplications have their factor from the rows themselves.
+# The factor of BᵀB comes from an orthogonal decomposition of B if BᵀB takes at most this many multiplications.
 ORTHOGONAL_WORK = 10**7
 
-# Rows of so many columns and their transpose fit into a processor's fast memory.
+# A strip of this many columns and its transpose fit into a processor's fast memory.
 STRIP = 128
 
 NOT_FINITE = "has NaN or infinite entries; check the scale of the data and the kernel's hyperparameters."
@@ -47,10 +47,9 @@ NOT_FINITE = "has NaN or infinite entries; check the scale of the data and the k
 
 @dataclass
 class RoundingNotes:
-    """What is known of the rounding of a fit: jitter by the names of its matrices, residuals of what it solved.
+    """The notes about rounding in a fit: the jitter of its matrices, and the residuals of its equations, by name.
 
-    Only the last note of a name counts: a search may pass matrices that need jitter, where the fit in the end needs
-    none.
+    The last note of a name counts, because a search may pass matrices that need jitter, where the final fit needs none.
     """
 
     jitters: dict[str, float] = field(default_factory=dict)  # relative to the mean diagonal
@@ -62,7 +61,7 @@ _notes: ContextVar[RoundingNotes | None] = ContextVar("notes of rounding", defau
 
 @contextmanager
 def noted_rounding() -> Iterator[RoundingNotes]:
-    """Note what rounding does to the factorisations and solves inside."""
+    """A context that notes the jitter and the residuals of the factorisations and solves inside."""
     notes = RoundingNotes()
     token = _notes.set(notes)
     try:
@@ -72,20 +71,21 @@ def noted_rounding() -> Iterator[RoundingNotes]:
 
 
 def _note(name: str, share: float) -> None:
+    """Note the jitter of a matrix as a share of its mean diagonal."""
     notes = _notes.get()
     if notes is not None:
         notes.jitters[name] = share
 
 
 def note_residual(name: str, residual: Callable[[], float]) -> None:
-    """Note what solved equations miss of their right side; it is computed only where somebody asks."""
+    """Note the residual of solved equations; it is computed only inside of ``noted_rounding``."""
     notes = _notes.get()
     if notes is not None:
         notes.residuals[name] = residual()
 
 
 class NotPositiveDefiniteError(ValueError):
-    """A matrix that should be positive semi-definite is not, beyond what rounding explains."""
+    """A matrix that should be positive semi-definite is not, even up to rounding."""
 
 
 @dataclass(frozen=True)
@@ -138,8 +138,8 @@ def factorize(matrix: Tensor | Callable[[], Tensor], *, name: str = "the matrix"
     """Cholesky factor of a symmetric positive semi-definite matrix, with the least jitter that works.
 
     Jitter is relative to the mean diagonal and is escalated only for the members of a batch (..., n, n) that need it.
-    If a function makes the matrix, the factor overwrites what it makes, so that one n × n buffer is enough; in the rare
-    case that jitter is needed, it is called again. When the last try fails, an error calls the matrix by its ``name``;
+    If a function makes the matrix, the factor overwrites it, so that one n × n buffer is enough; in the rare case that
+    jitter is needed, the function is called again. If the last try fails, an error gives the ``name`` of the matrix;
     without ``strict``, such members of a batch get a factor full of NaN, which an optimiser treats as inadmissible.
 
     Examples
@@ -167,12 +167,12 @@ def factorize(matrix: Tensor | Callable[[], Tensor], *, name: str = "the matrix"
 
 
 def _for_scipy(matrix: Tensor) -> bool:
-    """May SciPy see the memory of this matrix? Its LAPACK takes two thirds to three quarters of the time of torch's."""
+    """May SciPy work on the memory of this matrix? Its LAPACK is faster than torch's."""
     return matrix.ndim == 2 and matrix.device.type == "cpu" and not matrix.requires_grad and matrix.numel() > 0
 
 
 def mirrored(matrix: Tensor) -> Tensor:
-    """The symmetric matrix of which the upper triangle is given: the lower one is filled, in strips, in its place."""
+    """The symmetric matrix with this upper triangle; the lower one is filled in place, in strips."""
     for start in range(0, len(matrix), STRIP):
         stop = start + STRIP
         block = matrix[start:stop, start:stop]
@@ -183,7 +183,7 @@ def mirrored(matrix: Tensor) -> Tensor:
 
 def _overwritten_by_factor(matrix: Tensor) -> tuple[Tensor, Tensor]:
     """The factor in the memory of a contiguous matrix, and 0 or the pivot that failed."""
-    factor = matrix.mT  # LAPACK works on columns: on the transposed view nothing is copied
+    factor = matrix.mT  # LAPACK works on columns: it copies nothing from the transposed view
     if _for_scipy(matrix):
         (potrf,) = get_lapack_funcs(("potrf",), (factor.numpy(),))
         _, pivot = potrf(factor.numpy(), lower=True, clean=True, overwrite_a=True)
@@ -194,7 +194,7 @@ def _overwritten_by_factor(matrix: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _failures(factor: Tensor, info: Tensor) -> Tensor:
-    """Which factorisations failed: some LAPACKs pass NaN through without a word, which then reaches the last pivot."""
+    """Non-zero numbers for failed factorisations; a NaN that LAPACK passes silently shows in the last pivot."""
     if not factor.shape[-1]:
         return info
     return info + (~torch.isfinite(factor.detach()[..., -1, -1])).to(info.dtype)
@@ -211,6 +211,7 @@ def shifted(matrix: Tensor, shift: Tensor | float) -> Tensor:
 
 
 def _factorize_with_jitter(matrix: Tensor, info: Tensor, *, name: str, strict: bool) -> Cholesky:
+    """The factor of a matrix whose plain factorisation failed, with growing jitter."""
     scale = matrix.detach().diagonal(dim1=-2, dim2=-1).abs().mean(-1)
     scale = torch.where(scale > 0, scale, 1.0)  # a matrix of zeros has no scale of its own
     eps = torch.finfo(matrix.dtype).eps
@@ -234,15 +235,16 @@ def _factorize_with_jitter(matrix: Tensor, info: Tensor, *, name: str, strict: b
 
 
 def _diagnose(matrix: Tensor, info: Tensor, name: str) -> str:
+    """The error for the first member of a batch that could not be factored."""
     index = torch.nonzero(info.reshape(-1))[0].item()
-    bad = matrix.reshape(-1, *matrix.shape[-2:])[int(index)]
-    if not bool(torch.isfinite(bad).all()):
+    failed = matrix.reshape(-1, *matrix.shape[-2:])[int(index)]
+    if not bool(torch.isfinite(failed).all()):
         return f"{name} {NOT_FINITE}"
-    lowest = torch.linalg.eigvalsh(bad)[0].item()
+    n, lowest = failed.shape[-1], torch.linalg.eigvalsh(failed)[0].item()
     return (
-        f"{name} ({bad.shape[-1]} × {bad.shape[-1]}) is not positive definite: its smallest eigenvalue is {lowest:.3g} "
-        f"against a mean diagonal of {bad.diagonal().mean().item():.3g}. A kernel that is not positive semi-definite, "
-        "or duplicate rows without regularisation, are the usual reasons: increase alpha, remove duplicates, or "
+        f"{name} ({n} × {n}) is not positive definite: its smallest eigenvalue is {lowest:.3g} against a mean "
+        f"diagonal of {failed.diagonal().mean().item():.3g}. A kernel that is not positive semi-definite, or duplicate "
+        "rows without regularisation, are the usual reasons: increase alpha, remove duplicates, or "
         "repair the Gram matrix with representer.linalg.repair_gram."
     )
 
@@ -255,7 +257,7 @@ def is_finite(matrix: Tensor) -> bool:
 
 @dataclass(frozen=True)
 class Woodbury:
-    """(B Bᵀ + shift·I)⁻¹ for an n × r factor B, through the r × r matrix Bᵀ B + shift·I."""
+    """The inverse of B Bᵀ + shift·I for an n × r factor B, by the r × r matrix Bᵀ B + shift·I."""
 
     factor: Tensor
     shift: float
@@ -281,8 +283,8 @@ def factorize_products(
 ) -> Cholesky:
     """The Cholesky factor of BᵀB + shift·I for rows B (..., n, m) and shifts (...).
 
-    Up to ``ORTHOGONAL_WORK`` it is the triangle R of [B; √shift·I] = Q R: the products BᵀB would square the condition
-    number of B, and lose what is small beside the square root of the rounding.
+    Up to ``ORTHOGONAL_WORK`` it is the triangle R of [B; √shift·I] = Q R, because the products BᵀB would square the
+    condition number of B.
     """
     if rows.shape[-2] * rows.shape[-1] ** 2 <= ORTHOGONAL_WORK and rows.shape[-1]:
         eye = torch.eye(rows.shape[-1], dtype=rows.dtype, device=rows.device)
@@ -304,9 +306,9 @@ def pivoted_cholesky(
 ) -> tuple[Tensor, Tensor]:
     """A factor B (n × r) with A ≈ B Bᵀ and the r pivots, r as small as the tolerance allows.
 
-    Stops when the largest remaining diagonal entry is at most ``tol`` times the largest of A, or at ``max_rank``. The
-    pivots have no derivative: a Cholesky factor of the rows they choose has. If the matrix is given by a function of i
-    for its column i, only r columns are ever computed, and ``diagonal`` is needed.
+    It stops when the largest remaining diagonal entry is at most ``tol`` times the largest of A, or at ``max_rank``.
+    The result has no derivative; a Cholesky factor of the rows at the pivots has one. If a function computes column i
+    of the matrix, it is called for r columns only, and ``diagonal`` is needed.
 
     Examples
     --------
@@ -333,7 +335,7 @@ def pivoted_cholesky(
     pivots: list[int] = []
     threshold = tol * max(residual.max().item(), 0.0) if n else 0.0
     while (rank := len(pivots)) < limit:
-        pivot = int(residual.argmax())  # argmax finds a NaN, too
+        pivot = int(residual.argmax())  # it finds a NaN, too
         if not residual[pivot] > threshold:
             break
         if rank == len(factor):
@@ -350,7 +352,7 @@ def pivoted_cholesky(
 
 
 def _pivoted_by_lapack(matrix: Tensor, tol: float) -> tuple[Tensor, Tensor]:
-    """The pivoted factor of a whole matrix by LAPACK, in blocks: several times faster than column by column."""
+    """The pivoted factor of a whole matrix by LAPACK, which works in blocks and is faster than column by column."""
     if not is_finite(matrix):
         raise NotPositiveDefiniteError(f"The matrix of a pivoted Cholesky factorisation {NOT_FINITE}")
     n = len(matrix)

@@ -1,4 +1,4 @@
-"""Many small systems of equations at once, one row a system: Broyden's method, and a safer one for what it leaves."""
+"""Many small systems of nonlinear equations at once, one in each row: Broyden's method, and a safer, slower one."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from torch import Tensor
 DIFFERENCE = 1e-7
 
 
-Equations = Callable[[Tensor, Tensor], Tensor]  # of rows and their numbers: F of each
+Equations = Callable[[Tensor, Tensor], Tensor]  # F for each row, from the rows and their numbers
 
 
 class Limits(NamedTuple):
-    """When a row is solved: its step is at most ``tol * scale``, or no equation is off by more than its ``noise``."""
+    """The limits at which a row is solved: a step of ``tol * scale``, or no |F| above its ``noise``."""
 
     scale: float
     tol: float
@@ -51,10 +51,10 @@ def broyden(equations: Equations, start: Tensor, inverse: Tensor, limits: Limits
         done = small & step.isfinite().all(1)
         solutions[rows[done]] = x[done] + step[done]
         converged[rows[done]] = True
-        keep = ~done & step.isfinite().all(1)
-        if not bool(keep.any()):
+        unsolved = ~done & step.isfinite().all(1)
+        if not bool(unsolved.any()):
             break
-        rows, x, B, F, step = rows[keep], x[keep], B[keep], F[keep], step[keep]
+        rows, x, B, F, step = rows[unsolved], x[unsolved], B[unsolved], F[unsolved], step[unsolved]
         new = equations(x + step, rows)
         for _ in range(3):
             grown = ~(new.norm(dim=1) <= 2.0 * F.norm(dim=1))
@@ -100,16 +100,16 @@ def levenberg_marquardt(equations: Equations, start: Tensor, limits: Limits) -> 
         done = small & (damping < 1e-6) | (F.abs() <= limits.noise).all(1)
         solutions[rows], converged[rows[done]] = torch.where(better[:, None], x + step, x), True
         damping = torch.where(better, 0.1 * damping, 10.0 * damping)
-        keep = ~done & (damping < 1e6)
-        if not bool(keep.any()):
+        unsolved = ~done & (damping < 1e6)
+        if not bool(unsolved.any()):
             break
         x, F = torch.where(better[:, None], x + step, x), torch.where(better[:, None], new, F)
-        rows, x, F, damping = rows[keep], x[keep], F[keep], damping[keep]
+        rows, x, F, damping = rows[unsolved], x[unsolved], F[unsolved], damping[unsolved]
     return solutions, converged
 
 
 def jacobian(equations: Equations, x: Tensor, F: Tensor, rows: Tensor, scale: float) -> Tensor:
-    """∂F_a/∂x_b of every row, (m, S, S), by forward differences."""
+    """The Jacobians ∂F_a/∂x_b of all rows (m, S, S), by forward differences."""
     t = max(DIFFERENCE, torch.finfo(x.dtype).eps ** 0.5) * scale
     columns = []
     for b in range(x.shape[1]):
@@ -120,10 +120,10 @@ def jacobian(equations: Equations, x: Tensor, F: Tensor, rows: Tensor, scale: fl
 
 
 def least_squares(matrix: Tensor, right: Tensor) -> Tensor:
-    """The least X of those for which ‖A X − B‖ is least, of matrices (..., n, m) and (..., n, p).
+    """The X of least norm that minimises ‖A X − B‖, for matrices A (..., n, m) and B (..., n, p).
 
-    By singular values: with torch's default on processors, ``gelsy``, two calls with the same numbers may round
-    differently, probably because it reads pivots from memory that nobody has written.
+    It is computed by singular values, because torch's default on processors, ``gelsy``, may round two calls with the
+    same numbers differently.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""What the machine gives to a fit: memory, which cuts rows into blocks, and threads.
+"""The resources of the machine for a fit: memory, which decides blocks of rows, and threads.
 
-Torch, NumPy and SciPy have threads of their own. Threads without work spin for a while and keep those of the other
-library from a processor, and each operation waits for its latest thread.
+Torch, NumPy and SciPy have threads of their own. Idle threads of one library spin for a while and keep threads of
+another from a processor, and each operation waits for its last thread.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from representer.notices import warn
 
 # Rows are handled in blocks whose temporaries stay near this size.
 BLOCK_BYTES = 64 * 2**20
-# What a processor's caches hold: beyond it a batch is slower than its members alone.
+# The size of a processor's caches: a larger batch is slower than its members one by one.
 CACHED_BYTES = 8 * 2**20
-# From this share of the free memory on, an exact computation is announced before it starts.
+# An exact computation that takes more than this share of the free memory is announced before it starts.
 WARN_SHARE = 0.7
 
 
@@ -35,17 +35,17 @@ class MemoryWarning(RuntimeWarning):  # not a ResourceWarning, which Python hide
     """A computation will take most of the free memory."""
 
 
-# The thread that may take them, and the matrices.
+# The thread that may recycle matrices, and the matrices.
 _RECYCLED: ContextVar[tuple[int, list[np.ndarray]] | None] = ContextVar("recycled matrices", default=None)
 
 
 @contextmanager
 def recycling() -> Iterator[None]:
-    """Inside it a new Gram matrix, factor or inverse takes the memory of an earlier one that nobody holds any more.
+    """A context in which a new Gram matrix, factor or inverse takes the memory of an earlier one that is free again.
 
-    A search makes the same matrices again at every step, and pages fresh from the system cost more than filling them.
+    A search makes the same matrices at every step, and fresh pages of the system cost more than filling them.
     """
-    # The first is held by the list alone: what others must look like to be free.
+    # The first array has no holder but the list: free arrays have the same count of references.
     token = _RECYCLED.set((threading.get_ident(), [np.empty(0)]))
     try:
         yield
@@ -54,7 +54,7 @@ def recycling() -> Iterator[None]:
 
 
 def empty_matrix(shape: Sequence[int], like: Tensor) -> Tensor:
-    """A contiguous matrix of the type of ``like``, not initialised."""
+    """A contiguous matrix of the type of ``like`` that is not initialised; ``recycling`` reuses its memory."""
     recycled = _RECYCLED.get()
     if recycled is None or recycled[0] != threading.get_ident() or like.device.type != "cpu":
         return like.new_empty(*shape)
@@ -70,13 +70,13 @@ def empty_matrix(shape: Sequence[int], like: Tensor) -> Tensor:
 
 
 def available_bytes() -> int | None:
-    """Memory that can be had without swapping, or None if the system does not tell."""
+    """The memory that is available without swapping, or None if the system does not tell."""
     sizes = [size for size in (_free_on_machine(), _free_in_container()) if size is not None]
     return min(sizes) if sizes else None
 
 
 def peak_bytes() -> int | None:
-    """The largest memory that this process has had so far; None where the system does not tell."""
+    """The largest memory of this process so far, or None if the system does not tell."""
     try:
         import resource
     except ModuleNotFoundError:  # on Windows
@@ -86,7 +86,7 @@ def peak_bytes() -> int | None:
 
 
 def _free_on_machine() -> int | None:
-    """What Linux calls available, or on other systems the whole memory."""
+    """The memory that Linux calls available; on other systems, the whole memory."""
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):
@@ -100,7 +100,7 @@ def _free_on_machine() -> int | None:
 
 
 def _free_in_container() -> int | None:
-    """What the limit of a control group (version 2) leaves, if there is one."""
+    """The memory that the limit of a control group (version 2) leaves, or None without a limit."""
     group = Path("/sys/fs/cgroup")
     try:
         return int((group / "memory.max").read_text()) - int((group / "memory.current").read_text())
@@ -120,7 +120,7 @@ def require(needed: int, *, what: str, advice: str) -> None:
 
 
 def require_gram(rows: int, columns: int) -> None:
-    """Refuse a Gram matrix of doubles that does not fit; less than a block of memory is not worth the question."""
+    """Refuse a Gram matrix of doubles that does not fit into memory; one of less than a block is not checked."""
     needed = 8 * rows * columns
     if needed > BLOCK_BYTES:
         advice = "Compute it in blocks of rows, k(X[a:b], Y), or use representer.approximation."
@@ -128,7 +128,7 @@ def require_gram(rows: int, columns: int) -> None:
 
 
 def cached_bytes(numbers: object) -> int | None:
-    """The bytes that are at work at a time with numbers on the processor: its caches'. None, the default, elsewhere."""
+    """A limit for ``row_blocks`` that fits the processor's caches; None, the default limit, on other devices."""
     on_processor = isinstance(numbers, Tensor) and numbers.device.type == "cpu"
     return min(CACHED_BYTES, BLOCK_BYTES) if on_processor else None
 
@@ -148,10 +148,10 @@ def row_blocks(n_rows: int, bytes_per_row: int, limit: int | None = None) -> Ite
 
 
 def by_rows(values: Callable[[slice], Tensor], n_rows: int, bytes_per_row: int, limit: int | None = None) -> Tensor:
-    """The matrix (..., n, p) whose rows ``values`` computes for one block of rows after the other.
+    """The matrix (..., n, p) whose rows ``values`` computes block by block.
 
-    Blocks are written into one matrix: small results that live between large temporaries would pin the memory that
-    each block frees, and the process would grow with the number of blocks.
+    Blocks are written into one matrix, because small results between large temporaries would pin the memory that each
+    block frees: the process would grow with the number of blocks.
 
     Examples
     --------
@@ -176,7 +176,7 @@ UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
 def as_bytes(limit: int | float | str | None) -> int | None:
-    """A memory limit as a number of bytes: itself, ``"500MB"``, ``"2GB"``, or None for no limit.
+    """A memory limit as a number of bytes, from a number, a text such as ``"2GB"``, or None for no limit.
 
     Examples
     --------
@@ -204,13 +204,13 @@ def as_bytes(limit: int | float | str | None) -> int | None:
 def room_beside_sums(
     memory_limit: int | float | str | None, m: int, p: int, *, held: int, matrices: int = 5
 ) -> int | None:
-    """What is left of a memory limit for blocks, when the sums of m features have taken their part.
+    """The memory for blocks that a limit leaves beside the sums of m features for p outputs.
 
-    ``held`` is how many samples are left out one by one: their coordinates are kept while alpha is chosen.
+    ``held`` is the number of samples that are left out one by one: their coordinates stay while alpha is chosen.
     """
     limit = as_bytes(memory_limit)
-    # Matrices: the factor of the features, S, its eigenvectors in the place of a copy, and twice for LAPACK to work in.
-    # Then twice the coefficients, the targets' squares, and the coordinates.
+    # The matrices are the factor of the features, S, its eigenvectors in place of a copy, and LAPACK's two work arrays.
+    # Beside them there are twice the coefficients, the targets' squares, and the coordinates.
     sums = 8 * (matrices * m * m + 2 * m * p + p * p + held * m)
     if limit is None:
         require(sums + BLOCK_BYTES, what=f"A fit with {m} features", advice="Use fewer of them.")
@@ -225,28 +225,29 @@ def room_beside_sums(
 
 
 def combine(operation: str, a: Tensor, b: Tensor) -> Tensor:
-    """The sum, difference or product of a and b, in the memory of a when no gradient needs it and the shapes allow."""
+    """The sum, difference or product of a and b, in the memory of a if no gradient needs it and the shapes allow it."""
     fits = b.ndim <= a.ndim and all(m in (1, n) for n, m in zip(a.shape[::-1], b.shape[::-1], strict=False))
     inplace = fits and not (torch.is_grad_enabled() and (a.requires_grad or b.requires_grad))
     return getattr(a, operation + "_" if inplace else operation)(b)
 
 
-FEW_ROWS = 512  # up to so many samples all operations are short, and a fit runs on one thread
-FACTORED_ROWS = 4000  # up to so many SciPy's factorisations and products are most of the work: torch has one thread
+FEW_ROWS = 512  # up to this many samples all operations are short, and a fit runs on one thread
+FACTORED_ROWS = 4000  # up to this many samples SciPy's factorisations are most of the work, and torch has one thread
 
-_limited = threading.Lock()  # the limit is the process's: the thread that has set it lifts it
+_limited = threading.Lock()  # the limit holds for the process: the thread that sets it lifts it
 
 
 @cache
 def _pools() -> ThreadpoolController:
+    """The thread pools of the libraries that are loaded."""
     return ThreadpoolController()
 
 
 @contextmanager
 def threads_for(n_rows: int | None) -> Iterator[None]:
-    """Limit the threads of a fit: one for few rows, one of torch's for more of them, the user's settings beyond.
+    """A context that limits the threads of a fit: one for few rows, one of torch for more, and no limit beyond.
 
-    None is a number of rows that is not known, as on Dask: it limits nothing.
+    None stands for an unknown number of rows, as on Dask, and limits nothing.
     """
     if n_rows is None or n_rows > FACTORED_ROWS or not _limited.acquire(blocking=False):
         yield

@@ -1,4 +1,4 @@
-"""Eigenvalues of positive semi-definite matrices, and the repair of those that are nearly so."""
+"""Eigenvalues of positive semi-definite matrices, and the repair of nearly positive semi-definite ones."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class IndefiniteGramWarning(UserWarning):
     """A Gram matrix had negative eigenvalues, which were set to zero."""
 
 
-# A negative part below this share of the absolute spectrum is what single precision leaves behind: no news.
+# A negative part below this share of the absolute spectrum comes from single precision, and is no reason to warn.
 NEGLIGIBLE_SHARE = 1e-6
-# From so many rows on SciPy's eigendecomposition takes two thirds of the time of torch's, and no copy of the matrix.
+# From this many rows on, SciPy's eigendecomposition is faster than torch's, and needs no copy of the matrix.
 SCIPY_ROWS = 200
 
 
 @dataclass(frozen=True)
 class Eigenpairs:
-    """A positive semi-definite matrix A = U diag(e) Uᵀ; U is n × r with r ≤ n orthonormal columns (zero elsewhere).
+    """A positive semi-definite matrix A = U diag(e) Uᵀ; U has r ≤ n orthonormal columns, and A is 0 beside them.
 
     Every function of A + shift·I costs two products once U is known, whatever the shift (positive if A is singular).
     """
@@ -37,7 +37,7 @@ class Eigenpairs:
     values: Tensor
 
     def _complement(self, shift: Tensor | float) -> Tensor | float:
-        """What (A + shift·I)⁻¹ does to the directions that U leaves out, if there are any."""
+        """The factor by which (A + shift·I)⁻¹ scales the directions that U leaves out; 0 if there are none."""
         return shift * 0.0 if self.vectors.shape[-1] == self.vectors.shape[-2] else 1.0 / shift
 
     def solve(self, right: Tensor, shift: Tensor | float) -> Tensor:
@@ -47,7 +47,7 @@ class Eigenpairs:
         return self.vectors @ (weights[..., None] * (self.vectors.mT @ right)) + rest * right
 
     def inverse_diagonal(self, shifts: Tensor) -> Tensor:
-        """The diagonals of (A + shift·I)⁻¹, one row a shift: one product for all of them."""
+        """The diagonals of (A + shift·I)⁻¹ by one product, with a row for each shift."""
         shifts = shifts[:, None]
         rest = self._complement(shifts)
         return (1.0 / (self.values + shifts) - rest) @ (self.vectors**2).mT + rest
@@ -62,9 +62,9 @@ def eigh(
 ) -> Eigenpairs:
     """Eigenvalues (ascending, negative ones from rounding set to zero) and eigenvectors of a PSD matrix.
 
-    Negative eigenvalues beyond rounding raise; see ``repair_gram`` for matrices that are known to be indefinite.
-    ``dtype`` is the precision of what the entries were made of, if it is less than their own. Only the lower triangle
-    is looked at.
+    Negative eigenvalues beyond rounding are an error; see ``repair_gram`` for matrices that are known to be indefinite.
+    ``dtype`` is the precision in which the entries were computed, if it is less than their own. Only the lower triangle
+    is read.
 
     Examples
     --------
@@ -87,12 +87,13 @@ def eigh(
 
 
 def _eigh(matrix: Tensor, *, name: str, overwrite: bool = False) -> tuple[Tensor, Tensor]:
-    if not is_finite(matrix):  # LAPACK may not come back from a NaN
+    """Eigenvectors and ascending eigenvalues of a symmetric matrix."""
+    if not is_finite(matrix):  # LAPACK may not return from a NaN
         raise NotPositiveDefiniteError(f"{name} {NOT_FINITE}")
     by_scipy = matrix.device.type == "cpu" and matrix.ndim == 2 and len(matrix) >= SCIPY_ROWS
     try:
         if by_scipy and matrix.is_contiguous():
-            # In the order of Fortran the lower triangle is the upper one.
+            # Read in the order of Fortran, the lower triangle is the upper one.
             turned = matrix.detach().numpy().T
             eigenvalues, eigenvectors = scipy.linalg.eigh(
                 turned, lower=False, overwrite_a=overwrite, check_finite=False, driver="evd"
@@ -106,19 +107,19 @@ def _eigh(matrix: Tensor, *, name: str, overwrite: bool = False) -> tuple[Tensor
 
 
 def spectrum_of_factor(factor: Tensor) -> Eigenpairs:
-    """The spectrum of B Bᵀ from one n × r factor B, in O(n r²): directions that vanish to rounding are left out.
+    """The spectrum of B Bᵀ from an n × r factor B in O(n r²), without directions that vanish up to rounding.
 
-    By a thin singular value decomposition: the inner products BᵀB would square its condition number.
+    It comes from a thin singular value decomposition, because the products BᵀB would square the condition number.
     """
     vectors, roots, _ = nonzero_svd(factor)
     return Eigenpairs(vectors, roots.square())
 
 
 def nonzero_svd(factor: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """U, σ and V of a factor U diag(σ) Vᵀ without what vanishes to rounding; σ ascends, as eigenvalues of ``eigh``."""
+    """U, σ (ascending, as in ``eigh``) and V of a factor U diag(σ) Vᵀ without σ that vanish up to rounding."""
     left, roots, right = thin_svd(factor)
-    keep = (roots > roots[:1] * factor.shape[-1] * torch.finfo(factor.dtype).eps).flip(0)
-    return left.flip(1)[:, keep], roots.flip(0)[keep], right.flip(1)[:, keep]
+    positive = (roots > roots[:1] * factor.shape[-1] * torch.finfo(factor.dtype).eps).flip(0)
+    return left.flip(1)[:, positive], roots.flip(0)[positive], right.flip(1)[:, positive]
 
 
 def thin_svd(factor: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -128,7 +129,7 @@ def thin_svd(factor: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     if len(factor) <= factor.shape[1]:
         U, roots, V = torch.linalg.svd(factor, full_matrices=False)
         return U, roots, V.mT
-    Q, R = torch.linalg.qr(factor)  # of a tall factor, the decomposition of its triangle is cheap
+    Q, R = torch.linalg.qr(factor)  # the decomposition of a tall factor's triangle is cheap
     inner, roots, V = torch.linalg.svd(R)
     return Q @ inner, roots, V.mT
 
@@ -136,9 +137,9 @@ def thin_svd(factor: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def repair_gram(gram: Tensor, *, tolerance: float = 0.1, name: str = "The Gram matrix") -> Tensor:
     """The positive semi-definite matrix nearest to a Gram matrix, if its negative part is small enough for a repair.
 
-    Costs one Cholesky factorisation when nothing is wrong. Otherwise the negative eigenvalues are set to zero with
-    an ``IndefiniteGramWarning`` that gives their share of the absolute spectrum, or, above ``tolerance``, refused.
-    Gradients pass through.
+    For a positive semi-definite matrix it costs one Cholesky factorisation. Otherwise the negative eigenvalues are set
+    to zero, with an ``IndefiniteGramWarning`` that gives their share of the absolute spectrum; above ``tolerance`` the
+    matrix is refused. Gradients pass through.
     """
     matrix = gram.detach()
     scale = matrix.abs().max()
@@ -172,9 +173,9 @@ def repair_gram(gram: Tensor, *, tolerance: float = 0.1, name: str = "The Gram m
 
 
 def gram_factor(gram: Tensor, *, repair: bool, name: str) -> tuple[Tensor, Tensor | None]:
-    """R with R Rᵀ = the Gram matrix, and, if that took a ``repair``, the eigenvectors that have stayed.
+    """A factor R of the Gram matrix R Rᵀ, and the eigenvectors of its positive part if it was repaired.
 
-    R is triangular where the matrix is well conditioned, and otherwise has as many columns as the matrix has rank.
+    R is triangular if the matrix is well conditioned; otherwise it has as many columns as the matrix has rank.
     """
     repaired = repair_gram(gram, name=name) if repair else gram
     rounding = len(gram) * torch.finfo(gram.dtype).eps
@@ -183,17 +184,19 @@ def gram_factor(gram: Tensor, *, repair: bool, name: str) -> tuple[Tensor, Tenso
         if not info.item() and factor.diagonal().square().min() > rounding * gram.diagonal().max():
             return factor, None
         factor = pivoted_cholesky(gram, tol=rounding)[0].contiguous()
-        return factor if factor.shape[1] else gram[:, :1] * 0.0, None  # a matrix of zeros: one column of them
+        # The factor of a zero matrix is one column of zeros.
+        return factor if factor.shape[1] else gram[:, :1] * 0.0, None
     spectrum = eigh(repaired, name=name)
-    stays = spectrum.values > rounding * spectrum.values[-1]
-    vectors, values = spectrum.vectors[:, stays], spectrum.values[stays]
+    positive = spectrum.values > rounding * spectrum.values[-1]
+    vectors, values = spectrum.vectors[:, positive], spectrum.values[positive]
     return vectors * values.sqrt(), vectors
 
 
 class _Clipped(torch.autograd.Function):
-    """U diag(e₊) Uᵀ of a matrix U diag(e) Uᵀ, with the derivative of Daleckii and Krein.
+    """The positive part U diag(e₊) Uᵀ of a matrix U diag(e) Uᵀ, with the derivative of Daleckii and Krein.
 
-    (e_i₊ − e_j₊) / (e_i − e_j), and its limit where e_i = e_j, is between 0 and 1: equal eigenvalues do no harm.
+    Its ratios (e_i₊ − e_j₊) / (e_i − e_j), and their limits where e_i = e_j, are between 0 and 1: equal eigenvalues do
+    no harm.
     """
 
     @staticmethod
@@ -216,13 +219,13 @@ class _Clipped(torch.autograd.Function):
 
 Product = Callable[[Tensor], Tensor]
 
-# Ritz vectors kept beyond those that are asked for: what they hold cannot slow the others down.
+# The number of Ritz vectors beyond the wanted ones: eigenvalues that they represent do not slow the others down.
 GUARDS = 14
-# Columns with less than this outside of the span of the others are too dependent for Cholesky's factor; with more than
-# that nothing was lost in making them orthonormal, to be looked at again.
+# Unit columns with less than DEPENDENT outside of the span of the others are too dependent for Cholesky's factor. With
+# more than KEPT, making them orthonormal loses nothing, and need not be repeated.
 DEPENDENT, KEPT = 1e-3, 0.9
-# Below 1e-8, a search ends when the residual has not fallen to this share in so many rounds. (Between eigenvalues that
-# are close to each other a round may gain little for long.)
+# Below 1e-8, iterations end when STALLED rounds have not lowered the residual to the share PROGRESS. (With eigenvalues
+# that are close to each other, rounds may gain little for long.)
 PROGRESS, STALLED = 0.9, 3
 
 
@@ -236,9 +239,9 @@ class RitzPairs:
 
 
 def orthonormal(block: Tensor, against: Tensor | None = None) -> Tensor:
-    """An orthonormal basis of the columns of a block, orthogonal to those of another; random where they vanish."""
+    """An orthonormal basis of the columns of a block, orthogonal to another block; vanishing columns become random."""
     generator = torch.Generator().manual_seed(block.shape[1] if against is None else against.shape[1])
-    for _ in range(3):  # what is left of a column within the others is rounding, and is looked at again
+    for _ in range(3):  # the rounding of a projection is projected again
         before = block.norm(dim=0)
         if against is not None:
             block = block - against @ (against.mT @ block)
@@ -250,7 +253,7 @@ def orthonormal(block: Tensor, against: Tensor | None = None) -> Tensor:
             block = torch.where(vanished, noise, block)
             norms = block.norm(dim=0)
         block = block / norms
-        # Cholesky's factor of unit columns has on its diagonal how much of each is outside of the span of those before.
+        # The diagonal of the Cholesky factor is the length of each unit column outside of the span of those before it.
         factor, failed = torch.linalg.cholesky_ex(block.mT @ block)
         outside = 0.0 if failed.item() else factor.diagonal().min().item()
         if outside < DEPENDENT:
@@ -267,10 +270,10 @@ def leading(
 ) -> RitzPairs:
     """The n largest eigenvalues of A, given by ``product`` V ↦ A V, and their eigenvectors.
 
-    Rayleigh–Ritz on the ``start`` (N, p), p ≥ n, two products with the residuals, and the p best of what came before:
-    block Lanczos with thick restarts. A start from a matrix close to A, as in a self-consistent iteration, needs one or
-    two rounds; ``tol`` is relative to the smallest of the n eigenvalues: they may differ by orders of magnitude. With
-    ``share``, that much of the first Rayleigh–Ritz residual is enough, too.
+    The method is block Lanczos with thick restarts: each round is Rayleigh–Ritz on the p best vectors so far, from the
+    ``start`` (N, p) with p ≥ n, and on two products with the residuals. A start from a matrix close to A, as in a
+    self-consistent iteration, needs one or two rounds. ``tol`` is relative to the smallest of the n eigenvalues, which
+    may differ by orders of magnitude. A residual of ``share`` times the first one is enough, too.
 
     Examples
     --------
@@ -296,7 +299,7 @@ def leading(
     for _ in range(max_iter):
         if residual <= max(tol, _rounding(values, n, size)):
             break
-        width = n if residual < 1e-2 else p  # from afar the guards need company, too
+        width = n if residual < 1e-2 else p  # far from convergence, the guards are improved, too
         W = orthonormal(AV[:, :width] - V[:, :width] * values[:width], V)
         AW = product(W)
         basis, images = torch.cat([V, W], 1), torch.cat([AV, AW], 1)
@@ -311,6 +314,7 @@ def leading(
 
 
 def _dense(product: Product, like: Tensor, n: int) -> RitzPairs:
+    """All eigenpairs by a dense decomposition."""
     matrix = product(torch.eye(len(like), dtype=like.dtype, device=like.device))
     values, vectors = torch.linalg.eigh(0.5 * (matrix + matrix.mT))
     return RitzPairs(vectors.flip(1), values.flip(0), 0.0)
@@ -325,17 +329,17 @@ def _rotated(basis: Tensor, images: Tensor, p: int) -> tuple[Tensor, Tensor, Ten
 
 
 def _smallest(values: Tensor, n: int, size: int) -> Tensor:
-    """The smallest |θ| of the n wanted, as far as that is more than rounding."""
+    """The smallest |θ| of the n leading values, at least their rounding."""
     rounding = torch.finfo(values.dtype).eps * size * values.abs().max()
     return torch.maximum(values[:n].abs().min(), rounding).clamp(min=torch.finfo(values.dtype).tiny)
 
 
 def _residual(V: Tensor, AV: Tensor, values: Tensor, n: int) -> float:
-    """The largest ‖A v − θ v‖ of the n wanted over the smallest |θ| among them."""
+    """The largest ‖A v − θ v‖ of the n leading pairs over the smallest |θ| among them."""
     defects = (AV[:, :n] - V[:, :n] * values[:n]).norm(dim=0)
     return (defects.max() / _smallest(values, n, len(V))).item()
 
 
 def _rounding(values: Tensor, n: int, size: int) -> float:
-    """The residual that products with a matrix of so many rows have by rounding alone."""
+    """The residual that comes from the rounding of products with a matrix of ``size`` rows."""
     return (torch.finfo(values.dtype).eps * size**0.5 * values.abs().max() / _smallest(values, n, size)).item()

@@ -1,4 +1,4 @@
-"""Systems with structure: Kronecker products, and matrices that are known by their action only."""
+"""Matrices with structure: symmetric and Kronecker products, small blocks, and matrices known by their action only."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from representer.linalg.spectral import Eigenpairs, eigh
 def symmetric_products(
     left: Tensor, right: Tensor, rows: Tensor | None = None, weights: Tensor | None = None
 ) -> Tensor:
-    """A Bᵀ + B Aᵀ + Σ_i w_i r_i r_iᵀ of A and B (..., m, p) and rows r_i (..., n, m).
+    """The matrix A Bᵀ + B Aᵀ + Σ_i w_i r_i r_iᵀ from A and B (..., m, p) and rows r_i (..., n, m).
 
-    By the symmetric product of BLAS, which torch has not: half the work of a general one.
+    The symmetric product of BLAS, which torch lacks, takes half the work of a general one.
     """
     if rows is None or weights is None or not rows.numel():
         half = left @ right.mT
@@ -27,13 +27,13 @@ def symmetric_products(
         half = left @ right.mT
         return half + half.mT + rows.mT @ (weights[..., None] * rows)
     syrk, syr2k = get_blas_funcs(("syrk", "syr2k"), (rows.numpy(),))
-    # In the order of Fortran rows are columns, and the lower triangle is the upper one.
+    # Read in the order of Fortran, rows are columns, and the lower triangle is the upper one.
     A, B = left.contiguous().numpy().T, right.contiguous().numpy().T
     total = empty_matrix((len(left), len(left)), left).numpy().T
     syr2k(1.0, A, B, trans=1, lower=True, c=total, overwrite_c=True)
     for sign, members in ((1.0, weights > 0), (-1.0, ~(weights > 0))):
         root = weights[members].abs().sqrt()[:, None]
-        if len(root) == len(rows):  # nothing is left out, and the memory of an earlier product serves
+        if len(root) == len(rows):  # all rows: the memory of an earlier product serves
             scaled = torch.mul(rows, root, out=empty_matrix(rows.shape, rows))
         else:
             scaled = rows[members].mul_(root)
@@ -43,7 +43,7 @@ def symmetric_products(
 
 
 def kronecker_solve(left: Eigenpairs, right: Eigenpairs, rhs: Tensor, shift: Tensor | float) -> Tensor:
-    """The C with A C B + shift·C = R for PSD A, B: U [(Uᵀ R V) / (e dᵀ + shift)] Vᵀ, in O(n³ + p³)."""
+    """The solution C of A C B + shift·C = R for PSD A and B, U [(Uᵀ R V) / (e dᵀ + shift)] Vᵀ, from their spectra."""
     rotated = left.vectors.mT @ rhs @ right.vectors
     weights = 1.0 / (left.values[..., :, None] * right.values[..., None, :] + shift)
     if all(s.vectors.shape[-1] == s.vectors.shape[-2] for s in (left, right)):
@@ -52,7 +52,7 @@ def kronecker_solve(left: Eigenpairs, right: Eigenpairs, rhs: Tensor, shift: Ten
 
 
 def nearest_kronecker(terms: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
-    """The K, A that minimise ‖Σ_q K_q ⊗ A_q − K ⊗ A‖_F (Van Loan & Pitsianis), both PSD when all terms are.
+    """K and A that minimise ‖Σ_q K_q ⊗ A_q − K ⊗ A‖_F (Van Loan & Pitsianis); they are PSD if all terms are.
 
     The rearranged sum Σ_q vec(K_q) vec(A_q)ᵀ has rank at most q, so its leading singular pair follows from the
     q × q matrices of inner products.
@@ -61,7 +61,7 @@ def nearest_kronecker(terms: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, T
     right = torch.stack([torch.stack([(a * b).sum() for _, b in terms]) for _, a in terms])
     root = eigh(left).root()
     spectrum = eigh(root.mT @ right @ root)
-    inner = root @ spectrum.vectors[:, -1]  # = ⟨K_q, K⟩ up to scale: the weights of the A_q
+    inner = root @ spectrum.vectors[:, -1]  # ⟨K_q, K⟩ up to scale, the weights of the A_q
     inner = inner if inner.sum() >= 0 else -inner  # by Perron, no weight is negative if all terms are PSD
     outer = right @ inner
     gram = sum((w * k for w, (k, _) in zip(outer, terms, strict=True)), torch.zeros_like(terms[0][0]))
@@ -85,12 +85,11 @@ def conjugate_gradient(
 ) -> Tensor:
     """Solve A x = b for a symmetric positive definite A that is known by its action; b of any shape is one vector.
 
-    With ``columnwise``, the columns of a matrix b are systems of their own (that ``apply`` may treat at once). Stops
-    when ‖A x − b‖ ≤ tol·‖b‖, for every column. Running out of iterations, or a direction without positive curvature,
-    raises with the residual reached; without ``strict``, the best solution so far is returned (truncated conjugate
-    gradients).
+    With ``columnwise``, the columns of a matrix b are systems of their own, which ``apply`` treats at once. Iterations
+    end when ‖A x − b‖ ≤ tol·‖b‖, for every column. If they run out, or a direction has no positive curvature, an error
+    gives the residual; without ``strict``, the latest solution is returned (truncated conjugate gradients).
     """
-    limit = 10 * rhs.numel() if max_iter is None else max_iter  # numel would do in exact arithmetic
+    limit = 10 * rhs.numel() if max_iter is None else max_iter  # in exact arithmetic, numel iterations suffice
     dim = -2 if columnwise else tuple(range(rhs.ndim))
 
     def inner(a: Tensor, b: Tensor) -> Tensor:
@@ -103,10 +102,10 @@ def conjugate_gradient(
     direction = z.clone()
     rz = inner(residual, z)
     steps = 0
-    while bool((~((reached := inner(residual, residual).sqrt()) <= tol * size)).any()):
+    while bool((~((norm := inner(residual, residual).sqrt()) <= tol * size)).any()):
         image = apply(direction)
         curvature = inner(direction, image)
-        ended = reached <= tol * size
+        ended = norm <= tol * size
         if steps == limit or not bool(((curvature > 0) | ended).all()):
             if not strict:
                 break
@@ -117,9 +116,9 @@ def conjugate_gradient(
                 )
             raise RuntimeError(
                 f"Conjugate gradients on {name} stopped after {steps} iterations at a relative residual of "
-                f"{(reached / size).nan_to_num(0.0).max().item():.2g} (wanted {tol:.2g}). {reason}"
+                f"{(norm / size).nan_to_num(0.0).max().item():.2g} (wanted {tol:.2g}). {reason}"
             )
-        step = torch.where(ended, 0.0, rz / curvature)  # a column that has ended stays
+        step = torch.where(ended, 0.0, rz / curvature)  # a solved column stays as it is
         x = x + step * direction
         residual = residual - step * image
         z = precondition(residual)
@@ -131,7 +130,7 @@ def conjugate_gradient(
 
 # -- small blocks -----------------------------------------------------------------------------------------------------
 def solve_blocks(blocks: Tensor, right: Tensor) -> Tensor:
-    """The solutions (..., s, q) of many small systems (..., s, s); NaN where a block is singular, as in a division.
+    """The solutions (..., s, q) of many small systems (..., s, s); NaN for a singular block.
 
     Examples
     --------
@@ -146,7 +145,7 @@ def solve_blocks(blocks: Tensor, right: Tensor) -> Tensor:
 
 
 def inverse_blocks(blocks: Tensor) -> Tensor:
-    """The inverses (..., s, s) of many small matrices; NaN where one is singular."""
+    """The inverses (..., s, s) of many small matrices; NaN for a singular one."""
     size = _sizes(blocks)
     inverse, info = torch.linalg.inv_ex(blocks / size)
     return torch.where((info > 0)[..., None, None], torch.nan, inverse / size)

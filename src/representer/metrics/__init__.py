@@ -1,4 +1,4 @@
-"""How good a result is where no error rate says it: distances, dependence, calibration, ranks, disentanglement."""
+"""Measures beside error rates: distances, dependence, calibration, rankings, uncertainty, disentanglement."""
 
 from representer.metrics.dependence import conditional_independence_test, conditional_mmd, hsic, hsic_test
 from representer.metrics.disentanglement import DCI, dci, irs, mig, sap, windin

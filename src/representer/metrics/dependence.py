@@ -1,4 +1,4 @@
-"""How much two variables have to do with each other, alone or given a third, by kernels on each of them."""
+"""Dependence of two variables, alone or given a third, measured and tested by kernels on each of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from representer.values import COUNT
 if TYPE_CHECKING:
     from representer.estimators import ConditionalMeanEmbedding
 
-# Ridges that are compared for the regressions on the third variable, as multiples of the mean eigenvalue of its kernel.
+# Candidate ridges of the regressions on the third variable, as multiples of the mean eigenvalue of its kernel.
 RIDGES = np.geomspace(1e-5, 1e1, 25)
 
 
@@ -24,15 +24,15 @@ def hsic(
 ) -> float:
     """The Hilbert-Schmidt independence criterion ‖C_XY‖² of paired samples (Gretton et al., 2005; Song et al., 2012).
 
-    It is the squared MMD between the joint distribution and the product of both; with characteristic kernels such as
-    ``"rbf"`` it is zero in the limit if and only if X and Y are independent.
+    It is the squared MMD between the joint distribution and the product of the marginal ones; with characteristic
+    kernels such as ``"rbf"`` it is zero in the limit if and only if X and Y are independent.
 
     Parameters
     ----------
     X, Y : data
-        The same number of samples of each, of what the kernels take.
+        Paired samples, as many of each, of the kinds that the kernels take.
     kernel, output_kernel : Kernel or str, default="rbf"
-        Kernels of X and Y; words in them are given their numbers by the samples. ``"precomputed"``: X or Y is a Gram
+        Kernels of X and Y; words in them get their numbers from the samples. ``"precomputed"``: X or Y is a Gram
         matrix.
     unbiased : bool, default=False
         True: the U-statistic, which is zero on average under independence and may be negative; needs 4 samples.
@@ -40,7 +40,7 @@ def hsic(
     Returns
     -------
     criterion : float
-        The larger, the more dependent; its unit is that of both kernels.
+        The larger, the more dependent; its unit is the product of the kernels' units.
 
     Examples
     --------
@@ -56,8 +56,8 @@ def hsic(
     if n < 4:
         raise ValueError(f"The unbiased estimate needs at least 4 samples; got {n}.")
     K, L = K - np.diag(K.diagonal()), L - np.diag(L.diagonal())
-    own, sums = (K * L).sum(), K.sum() * L.sum() / ((n - 1) * (n - 2))
-    return float(own + sums - 2.0 * K.sum(0) @ L.sum(0) / (n - 2)) / (n * (n - 3))
+    pairs, sums = (K * L).sum(), K.sum() * L.sum() / ((n - 1) * (n - 2))
+    return float(pairs + sums - 2.0 * K.sum(0) @ L.sum(0) / (n - 2)) / (n * (n - 3))
 
 
 def hsic_test(
@@ -76,7 +76,7 @@ def hsic_test(
     X, Y, kernel, output_kernel
         As for ``hsic``.
     n_permutations : int, default=500
-        The smallest p-value is 1/(n_permutations + 1).
+        The number of permutations; the smallest p-value is 1/(n_permutations + 1).
     random_state : int or None, default=None
         The seed of the permutations.
 
@@ -112,19 +112,19 @@ def conditional_independence_test(
 ) -> KernelTest:
     """Test whether X and Y are independent given Z (Zhang et al., 2011).
 
-    The features of (X, Z) and of Y are regressed on Z by kernel ridge regressions, whose ridges are those of least
-    leave-one-out error. The statistic is the HSIC of the residuals; random signs of their products say what it would be
-    by chance. The p-value is right in the limit of many samples, if the regressions remove all that Z explains; where
-    they cannot, it is too small.
+    The features of (X, Z) and of Y are regressed on Z by kernel ridge regressions with the ridges of least
+    leave-one-out error. The statistic is the HSIC of the residuals; random signs of their products give its
+    distribution by chance. The p-value is right in the limit of many samples, if the regressions remove all that Z
+    explains; otherwise it is too small.
 
     Parameters
     ----------
     X, Y, Z : data
-        The same number of samples of each.
+        Samples that belong together, as many of each.
     kernels : Kernel, str or three of these, default="rbf"
-        Those of X, Y and Z.
+        The kernels of X, Y and Z.
     n_permutations : int, default=500
-        How many draws of signs.
+        The number of draws of signs.
     random_state : int or None, default=None
         The seed of the signs.
 
@@ -145,10 +145,10 @@ def conditional_independence_test(
     True
     """
     COUNT("n_permutations", n_permutations)
-    each = kernels if isinstance(kernels, tuple) else (kernels,) * 3
-    if len(each) != 3:
-        raise ValueError(f"kernels must be one kernel, or three: of X, Y and Z; got {len(each)}.")
-    K, L, M = _paired_grams((X, each[0]), (Y, each[1]), (Z, each[2]))
+    kernels = kernels if isinstance(kernels, tuple) else (kernels,) * 3
+    if len(kernels) != 3:
+        raise ValueError(f"kernels must be one kernel, or three: of X, Y and Z; got {len(kernels)}.")
+    K, L, M = _paired_grams((X, kernels[0]), (Y, kernels[1]), (Z, kernels[2]))
     residuals = [_residual_gram(_centred(gram), _centred(M)) for gram in (K * M, L)]
     products = residuals[0] * residuals[1] / len(K) ** 2
     signs = np.random.default_rng(random_state).choice([-1.0, 1.0], size=(n_permutations + 1, len(K)))
@@ -164,7 +164,7 @@ def conditional_mmd(one: ConditionalMeanEmbedding, two: ConditionalMeanEmbedding
     one, two : ConditionalMeanEmbedding
         Two fitted models whose output kernels are equal, with numbers: ``output_kernel=Gaussian(1.0)``, say.
     X : array-like of shape (n_queries, n_features), or a sequence of what the kernels take
-        Where.
+        The inputs at which the distributions are compared.
 
     Returns
     -------
@@ -196,9 +196,9 @@ def _paired_grams(*variables: tuple[Data, Kernel | str]) -> list[np.ndarray]:
     """The Gram matrices of variables that were observed together."""
     grams = []
     for samples, word in variables:
-        given = as_kernel(word)
-        prepared = given.prepare(samples)
-        grams.append(given.resolve(prepared)(prepared).detach().cpu().numpy().astype(np.float64))
+        kernel = as_kernel(word)
+        prepared = kernel.prepare(samples)
+        grams.append(kernel.resolve(prepared)(prepared).detach().cpu().numpy().astype(np.float64))
         if len(grams[-1]) != len(grams[0]):
             raise ValueError(
                 f"Each sample of one variable belongs to one of the other: got {len(grams[0])} and {count(prepared)}."
@@ -213,12 +213,13 @@ def _centred(gram: np.ndarray) -> np.ndarray:
     return gram - gram.mean(0) - gram.mean(1)[:, None] + gram.mean()
 
 
-def _residual_gram(gram: np.ndarray, given: np.ndarray) -> np.ndarray:
-    """The Gram matrix of what a ridge regression on the features of a centred kernel leaves of others.
+def _residual_gram(gram: np.ndarray, condition_gram: np.ndarray) -> np.ndarray:
+    """The Gram matrix of the residuals of features after a ridge regression on the features of the condition.
 
-    With R = λ(M + λ)⁻¹ it is R K R, and the leave-one-out residual of sample i has the squared norm (RKR)_ii / R_ii².
+    Both matrices are centred. With R = λ(M + λ)⁻¹ it is R K R, and the leave-one-out residual of sample i has the
+    squared norm (RKR)_ii / R_ii².
     """
-    values, vectors = eigh(given)
+    values, vectors = eigh(condition_gram)
     values = np.maximum(values, 0.0)
     best, least = gram, np.inf
     for ridge in RIDGES * max(values.mean(), np.finfo(float).tiny):

@@ -1,9 +1,9 @@
 """Disentanglement: does each code answer to one factor of variation, and each factor to one code?
 
-Codes are a matrix (n_samples, n_codes) of numbers, factors a matrix (n_samples, n_factors) of their values, few each.
-None of the scores changes, beyond rounding, if codes are reordered, shifted or multiplied by a common positive number
-(``dci`` with a given ``random_state``). All are measured on the samples that are given, and flatter codes where a value
-of a factor has only a handful of them.
+Codes are a matrix (n_samples, n_codes) of numbers, factors a matrix (n_samples, n_factors) with few values in a column.
+No score changes, beyond rounding, if codes are reordered, shifted or multiplied by a common positive number (``dci``
+with a fixed ``random_state``). The scores are estimates from the samples, and too high where a value of a factor has
+only a handful of them.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from sklearn.tree import DecisionTreeClassifier
 
 from representer.values import COUNT, is_real, is_whole
 
-# A share of a bin that is rounding: codes of single precision are the least exact ones.
+# The share of a bin within which codes are equal: the rounding of single precision.
 EDGE = 1e-6
 
 
 def irs(codes: npt.ArrayLike, factors: npt.ArrayLike, *, quantile: float = 0.99) -> float:
     """The interventional robustness score (Suter et al., 2019).
 
-    While one factor is kept, how far do interventions on all others move a code from its mean? The distance (a quantile
-    of it over the samples of each value, averaged over the values) relative to the largest deviation of the code, from
-    1, for the factor to which the code is most robust; the mean over codes, weighted by their largest deviations.
-    Constant codes do not count.
+    While one factor is kept, how far do interventions on all others move a code from its mean? The distance is a
+    quantile over the samples of each value of the factor, averaged over the values. The robustness of a code is one
+    minus this distance in units of the code's largest deviation, for the factor where it is highest. The score is the
+    mean over codes, weighted by their largest deviations; constant codes do not count.
 
     Parameters
     ----------
     codes : array-like of shape (n_samples, n_codes)
-        What was learned.
+        The learned codes.
     factors : array-like of shape (n_samples, n_factors)
-        What was varied; all combinations should be about equally frequent.
+        The factors of variation; all combinations of their values should be about equally frequent.
     quantile : float, default=0.99
-        Which distance counts; 1 is the largest, as published, 0.99 what public implementations take.
+        The quantile of the distances; 1 is the largest distance, as published, 0.99 that of public implementations.
 
     Returns
     -------
@@ -73,19 +73,20 @@ def irs(codes: npt.ArrayLike, factors: npt.ArrayLike, *, quantile: float = 0.99)
 def mig(codes: npt.ArrayLike, factors: npt.ArrayLike, *, n_bins: int = 20) -> float:
     """The mutual information gap (Chen et al., 2018).
 
-    The mean over factors of (I(z₁, v) − I(z₂, v)) / H(v), where z₁ and z₂ are the two codes that know most of factor v.
+    It is the mean over factors v of (I(z₁, v) − I(z₂, v)) / H(v), where z₁ and z₂ are the two codes with the largest
+    mutual information with v.
 
     Parameters
     ----------
     codes, factors
         As for ``irs``, with at least 2 codes.
     n_bins : int, default=20
-        Bins of equal width into which each code is sorted.
+        The number of bins of equal width into which each code is sorted.
 
     Returns
     -------
     score : float
-        Between 0 and 1: 1 if each factor is a function of one code, and no other code knows of it.
+        Between 0 and 1: 1 if each factor is a function of one code and independent of the others.
 
     Examples
     --------
@@ -108,8 +109,8 @@ def mig(codes: npt.ArrayLike, factors: npt.ArrayLike, *, n_bins: int = 20) -> fl
 def sap(codes: npt.ArrayLike, factors: npt.ArrayLike, *, categorical: Sequence[int] = ()) -> float:
     """The separated attribute predictability (Kumar et al., 2018).
 
-    The mean over factors of the gap between the two codes that predict it best: by a line (R²) if the values of the
-    factor are numbers, by thresholds (balanced accuracy) if they are names.
+    It is the mean over factors of the gap between the two codes that predict the factor best: by a line (R²) if its
+    values are numbers, by thresholds (balanced accuracy) if they are names.
 
     Parameters
     ----------
@@ -121,7 +122,7 @@ def sap(codes: npt.ArrayLike, factors: npt.ArrayLike, *, categorical: Sequence[i
     Returns
     -------
     score : float
-        Between 0 and 1. A factor of c names adds at most 1 − 1/c, since a code that knows nothing guesses.
+        Between 0 and 1. A factor of c names adds at most 1 − 1/c, the gap to a code that guesses.
 
     Examples
     --------
@@ -148,14 +149,14 @@ class DCI:
     Attributes
     ----------
     disentanglement : float
-        Does a code matter to one factor only? The mean over codes, weighted by how much they matter, of one minus the
-        entropy of its importances for the factors.
+        Does a code matter to one factor only? One minus the entropy of its importances for the factors, as a mean over
+        codes that is weighted by their importance.
     completeness : float
         Is a factor known from one code only? The mean over factors of one minus the entropy of importances of codes.
     informativeness : float
         Can factors be predicted from codes? The mean over factors of R², or balanced accuracy, on held-out halves.
     importance : ndarray of shape (n_codes, n_factors)
-        What each code matters to each factor; columns sum to 1.
+        The importance of each code for each factor; columns sum to 1.
     """
 
     disentanglement: float
@@ -181,14 +182,14 @@ def dci(
     categorical : sequence of int, default=()
         The factors whose values are names.
     n_trees : int, default=50
-        The trees of each forest; there is one forest for each factor.
+        The number of trees in each forest; there is one forest for each factor.
     random_state : int or None, default=None
         The seed of the forests and of the halves.
 
     Returns
     -------
     scores : DCI
-        Three numbers, at most 1 each, and the importances they come from.
+        Three numbers, at most 1 each, and the importances behind them.
 
     Examples
     --------
@@ -204,7 +205,7 @@ def dci(
     named = _named(categorical, F.shape[1])
     if len(Z) < 4:
         raise ValueError(f"Halves of the samples are held out: at least 4 are needed; got {len(Z)}.")
-    # Forests see single precision, and break ties by the order of columns: both are made the same for the same codes.
+    # Forests round to single precision and break ties by the order of columns: a common range and order remove both.
     Z = _unit_range(Z)
     order = np.lexsort(Z)
     Z = Z[:, order]
@@ -230,25 +231,25 @@ def dci(
 
 
 def windin(codes: npt.ArrayLike, *, n_bins: int = 10) -> float:
-    """The weighted informativeness and independence of codes (Do and Tran, 2020), without any known factors.
+    """The weighted informativeness and independence of codes (Do and Tran, 2020), which needs no factors.
 
-    Σ_i ρ_i (I(x, z_i) − I(z_i, z_≠i)) with ρ_i = I(x, z_i) / Σ_j I(x, z_j): what code i knows of the input x less what
-    all others know of code i, weighted by what it knows. Codes are functions of the input here, sorted into bins, so
-    that I(x, z_i) is the entropy of z_i, and the difference H(z) − H(z_≠i).
+    It is Σ_i ρ_i (I(x, z_i) − I(z_i, z_≠i)) with ρ_i = I(x, z_i) / Σ_j I(x, z_j): the information of code i about the
+    input x, less that of all other codes about code i, in a weighted mean. Codes are functions of the input here,
+    sorted into bins, so that I(x, z_i) is the entropy of z_i, and the difference is H(z) − H(z_≠i).
 
     Parameters
     ----------
     codes : array-like of shape (n_samples, n_codes)
-        What was learned.
+        The learned codes.
     n_bins : int, default=10
-        Bins of equal width into which each code is sorted.
+        The number of bins of equal width into which each code is sorted.
 
     Returns
     -------
     score : float
-        In nats, between 0 and log(n_bins). Entropies are those of the sample: as soon as almost every sample has a
-        combination of bins of its own without code i, code i adds nothing, and the score is near 0. Compare codes of
-        the same number, on samples of the same size, with the same bins.
+        In nats, between 0 and log(n_bins). Entropies are estimated from the sample: where almost every sample already
+        has its own combination of bins of the other codes, code i adds nothing, and the score is near 0. Compare only
+        equally many codes, on samples of the same size, with the same bins.
 
     Examples
     --------
@@ -266,11 +267,11 @@ def windin(codes: npt.ArrayLike, *, n_bins: int = 10) -> float:
     return float(max(np.average(_entropy(*Z.T) - others, weights=entropies), 0.0))
 
 
-# -- what the scores are made of --------------------------------------------------------------------------------------
+# -- checks, bins, entropies and predictors ---------------------------------------------------------------------------
 def _checked(
     codes: npt.ArrayLike, factors: npt.ArrayLike, *, min_codes: int = 1, min_factors: int = 1
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Codes as numbers and factors with two values or more, row by row."""
+    """Codes as numbers, and factors with at least two values, of as many samples; an error otherwise."""
     Z, F = _numbers(codes), np.asarray(factors)
     if F.ndim != 2 or len(F) != len(Z):
         raise ValueError(f"factors must be a matrix with one row a sample, ({len(Z)}, n_factors); got shape {F.shape}.")
@@ -304,7 +305,7 @@ def _numbers(codes: npt.ArrayLike) -> np.ndarray:
 
 
 def _named(categorical: Sequence[int], n_factors: int) -> np.ndarray:
-    """Which factors are names rather than numbers."""
+    """A mask of the factors whose values are names rather than numbers."""
     named = np.zeros(n_factors, dtype=bool)
     for j in categorical if np.ndim(categorical) == 1 else [None]:
         if not (is_whole(j) and j < n_factors):
@@ -328,18 +329,18 @@ def _binned(Z: np.ndarray, n_bins: int) -> np.ndarray:
     """The bin of each code, of equal width between its smallest and largest value."""
     COUNT("n_bins", n_bins)
     share = _unit_range(Z)
-    # What lies at an edge, to rounding, belongs to the bin above it, however codes are shifted and scaled.
+    # A code at an edge, up to rounding, belongs to the bin above it, so that shifts and scales change no bin.
     return np.minimum((share * n_bins + EDGE).astype(int), n_bins - 1)
 
 
 def _unit_range(Z: np.ndarray) -> np.ndarray:
-    """Codes from 0 to 1, those of a constant at 0. Halves are subtracted, for no difference of these overflows."""
+    """Codes on the range from 0 to 1, constant codes at 0; halves are subtracted, which cannot overflow."""
     low, width = Z.min(0) / 2.0, Z.max(0) / 2.0 - Z.min(0) / 2.0
     return (Z / 2.0 - low) / np.where(width > 0, width, 1.0)
 
 
 def _entropy(*columns: np.ndarray) -> float:
-    """H of the joint distribution of columns of values, in nats; that of no columns is 0."""
+    """The entropy H of the joint distribution of columns of values, in nats; 0 for no columns."""
     joint = np.zeros(len(columns[0]) if columns else 1, dtype=int)
     for column in columns:
         _, values = np.unique(column, return_inverse=True)
@@ -349,7 +350,7 @@ def _entropy(*columns: np.ndarray) -> float:
 
 
 def _squared_correlations(Z: np.ndarray, factor: np.ndarray) -> np.ndarray:
-    """R² of a line from each code to the factor; 0 of a constant code."""
+    """R² of a line from each code to the factor; 0 for a constant code."""
     Z, v = _unit_range(Z), _unit_range(factor[:, None])[:, 0]
     Z, v = Z - Z.mean(0), v - v.mean()
     scale = (Z**2).sum(0) * (v @ v)
@@ -357,14 +358,14 @@ def _squared_correlations(Z: np.ndarray, factor: np.ndarray) -> np.ndarray:
 
 
 def _threshold_accuracies(Z: np.ndarray, factor: np.ndarray) -> np.ndarray:
-    """The balanced accuracy of one interval of a code for each name."""
+    """The balanced accuracy with which each code predicts names, by one interval for each name."""
     Z, n_names = _unit_range(Z), len(np.unique(factor))
     tree = DecisionTreeClassifier(max_leaf_nodes=n_names, class_weight="balanced", random_state=0)
     return np.array([balanced_accuracy_score(factor, tree.fit(z, factor).predict(z)) for z in Z.T[:, :, None]])
 
 
 def _concentration(importance: np.ndarray) -> np.ndarray:
-    """One minus the entropy of each row, in units of that of equal entries: 1 if one entry is all there is."""
+    """One minus the entropy of each row, in units of that of equal entries: 1 if only one entry is not zero."""
     total = importance.sum(1, keepdims=True)
     p = importance / np.where(total > 0, total, 1.0)
     logarithm = np.log(np.where(p > 0, p, 1.0)) / np.log(importance.shape[1])

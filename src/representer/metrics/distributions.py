@@ -21,9 +21,9 @@ def mmd(X: Data, Y: Data, kernel: Kernel | str = "rbf", *, unbiased: bool = Fals
     Parameters
     ----------
     X, Y : data
-        Two samples of what the kernel takes.
+        Two samples of the kind that the kernel takes.
     kernel : Kernel or str, default="rbf"
-        A word in it (``"median"``) is given its number by both samples together.
+        The kernel; a word in it (``"median"``) gets its number from both samples together.
     unbiased : bool, default=False
         False: ‖μ_X − μ_Y‖. True: the *squared* distance without the terms k(x, x), which is zero on average if both
         samples come from the same distribution, and may be negative.
@@ -56,9 +56,9 @@ class KernelTest:
     Attributes
     ----------
     statistic : float
-        What was estimated: MMD² without bias, or HSIC.
+        The estimate of MMD² without bias, or of HSIC.
     p_value : float
-        The share of resampled statistics, the given one included, that are as large.
+        The share of statistics, ``statistic`` itself and the resampled ones, that are at least as large.
     null : ndarray of shape (n_permutations,)
         The resampled statistics.
     """
@@ -69,7 +69,7 @@ class KernelTest:
 
     @classmethod
     def of(cls, statistics: np.ndarray) -> KernelTest:
-        """The test of the first statistic against the others, which were resampled as if nothing were to be found.
+        """The test of the first statistic against the others, which were resampled under the null hypothesis.
 
         Permutations that only exchange equal samples must count as ties, whatever the rounding.
         """
@@ -95,7 +95,7 @@ def mmd_test(
     kernel : Kernel or str, default="rbf"
         As for ``mmd``.
     n_permutations : int, default=500
-        The smallest p-value is 1/(n_permutations + 1).
+        The number of permutations; the smallest p-value is 1/(n_permutations + 1).
     random_state : int or None, default=None
         The seed of the permutations.
 
@@ -127,7 +127,7 @@ def mmd_test(
 
 
 def _joint_gram(X: Data, Y: Data, kernel: Kernel | str) -> tuple[np.ndarray, int]:
-    """The Gram matrix of both samples together, and how many are of the first."""
+    """The Gram matrix of both samples together, and the size of the first."""
     k = as_kernel(kernel)
     if k.domain == "gram":
         raise ValueError(
@@ -140,7 +140,7 @@ def _joint_gram(X: Data, Y: Data, kernel: Kernel | str) -> tuple[np.ndarray, int
 
 
 def _discrepancies(gram: np.ndarray, labels: np.ndarray, *, unbiased: bool) -> np.ndarray:
-    """MMD² for each row of labels, 1 in the first sample and 0 in the second."""
+    """MMD² for each row of labels, which are 1 in the first sample and 0 in the second."""
     m, n = labels[0].sum(), (1.0 - labels[0]).sum()
     first = labels @ gram
     total = gram.sum(0)
@@ -149,15 +149,15 @@ def _discrepancies(gram: np.ndarray, labels: np.ndarray, *, unbiased: bool) -> n
     yy = ((total - first) * (1.0 - labels)).sum(1)
     if not unbiased:
         return xx / m**2 + yy / n**2 - 2.0 * xy / (m * n)
-    own = labels @ gram.diagonal()
-    rest = gram.trace() - own
-    return (xx - own) / (m * (m - 1)) + (yy - rest) / (n * (n - 1)) - 2.0 * xy / (m * n)
+    x_diagonal = labels @ gram.diagonal()
+    y_diagonal = gram.trace() - x_diagonal
+    return (xx - x_diagonal) / (m * (m - 1)) + (yy - y_diagonal) / (n * (n - 1)) - 2.0 * xy / (m * n)
 
 
 # -- calibration ------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Reliability:
-    """How often predictions of each confidence are right.
+    """The accuracy of predictions in bins of their confidence.
 
     Attributes
     ----------
@@ -178,7 +178,7 @@ class Reliability:
 def reliability_curve(
     y: npt.ArrayLike, probabilities: npt.ArrayLike, classes: npt.ArrayLike | None = None, *, n_bins: int = 10
 ) -> Reliability:
-    """Confidence against accuracy of the most probable class.
+    """The accuracy of the most probable class against the confidence in it, in bins of equal width.
 
     Parameters
     ----------
@@ -189,12 +189,12 @@ def reliability_curve(
     classes : array-like of shape (n_classes,), default=None
         The label of each column; None: the sorted labels of y.
     n_bins : int, default=10
-        Bins of equal width.
+        The number of bins of confidence.
 
     Returns
     -------
     curve : Reliability
-        With ``error``, the expected calibration error.
+        The curve; its ``error`` is the expected calibration error.
 
     Examples
     --------
@@ -240,5 +240,11 @@ def expected_calibration_error(
     -------
     error : float
         Between 0 and 1.
+
+    Examples
+    --------
+    >>> from representer.metrics import expected_calibration_error
+    >>> round(expected_calibration_error([0, 1], [[0.9, 0.1], [0.4, 0.6]]), 3)
+    0.25
     """
     return reliability_curve(y, probabilities, classes, n_bins=n_bins).error

@@ -1,4 +1,4 @@
-"""Scores of predictions that say how sure they are: normal ones, draws, quantiles, intervals, probabilities, ranks."""
+"""Scores of uncertain predictions: normal distributions, draws, quantiles, intervals, probabilities and rankings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def crps(
     Parameters
     ----------
     y : array-like of shape (n_samples,)
-        What was observed.
+        The observed targets.
     prediction : array-like of shape (n_samples,) or (n_samples, n_draws)
         Means of normal distributions, with ``std``; or draws from any distributions.
     std : array-like of shape (n_samples,), default=None
@@ -65,7 +65,7 @@ def _spread_scores(y: np.ndarray, draws: np.ndarray, weights: np.ndarray) -> np.
     """The score of each sample; Σ_jk w_j w_k |x_j − x_k|/2 = Σ_j x_j w_j (2 W_j − w_j − 1), W_j the sum up to j."""
     order = draws.argsort(1)
     x, w = np.take_along_axis(draws, order, 1), np.take_along_axis(weights, order, 1)
-    centred = x - y[:, None]  # the spread does not know a shift, and differences have more digits
+    centred = x - y[:, None]  # a shift does not change the spread, and differences keep more digits
     return (w * np.abs(centred)).sum(1) - (centred * w * (2.0 * w.cumsum(1) - w - 1.0)).sum(1)
 
 
@@ -75,7 +75,7 @@ def nlpd(y: npt.ArrayLike, mean: npt.ArrayLike, std: npt.ArrayLike) -> float:
     Parameters
     ----------
     y : array-like of shape (n_samples,)
-        What was observed.
+        The observed targets.
     mean, std : array-like of shape (n_samples,)
         Means and standard deviations, as ``predict(X, return_std=True)`` gives them.
 
@@ -96,16 +96,18 @@ def nlpd(y: npt.ArrayLike, mean: npt.ArrayLike, std: npt.ArrayLike) -> float:
 
 
 def pinball(y: npt.ArrayLike, quantiles: npt.ArrayLike, levels: npt.ArrayLike) -> float:
-    """The pinball loss of quantiles, in units of y: the smaller, the better; that of the median is half the error.
+    """The pinball loss of quantiles, in units of y: the smaller, the better.
+
+    The pinball loss of the median is half its absolute error.
 
     Parameters
     ----------
     y : array-like of shape (n_samples,)
-        What was observed.
+        The observed targets.
     quantiles : array-like of shape (n_samples, n_levels)
         Predicted quantiles.
     levels : array-like of shape (n_levels,)
-        Between 0 and 1.
+        The levels of the quantiles, between 0 and 1.
 
     Returns
     -------
@@ -137,7 +139,7 @@ def coverage(y: npt.ArrayLike, intervals: npt.ArrayLike) -> float:
     Parameters
     ----------
     y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-        What was observed; NaN where a target is missing, which does not count.
+        The observed targets; missing ones (NaN) do not count.
     intervals : array-like of shape (n_samples, 2) or (n_samples, n_outputs, 2)
         Lower and upper ends, as ``predict_interval`` gives them.
 
@@ -153,13 +155,13 @@ def coverage(y: npt.ArrayLike, intervals: npt.ArrayLike) -> float:
     0.5
     """
     observed, ends = np.asarray(y, dtype=float), np.asarray(intervals, dtype=float)
-    known = ~np.isnan(observed)
-    _numbers("y without its missing entries", observed[known], None)
+    present = ~np.isnan(observed)
+    _numbers("y without its missing entries", observed[present], None)
     if ends.shape != (*observed.shape, 2) or np.isnan(ends).any():
         raise ValueError(
             f"intervals must have shape {(*observed.shape, 2)}, lower and upper ends without NaN; got {ends.shape}."
         )
-    return float(np.mean(((ends[..., 0] <= observed) & (observed <= ends[..., 1]))[known]))
+    return float(np.mean(((ends[..., 0] <= observed) & (observed <= ends[..., 1]))[present]))
 
 
 def brier(y: npt.ArrayLike, probabilities: npt.ArrayLike, classes: npt.ArrayLike | None = None) -> float:
@@ -190,16 +192,16 @@ def brier(y: npt.ArrayLike, probabilities: npt.ArrayLike, classes: npt.ArrayLike
 
 
 def top_k(y: Sequence[object], ranked: Sequence[Sequence[object]], k: int = 1) -> float:
-    """The share of true objects among the first k of their candidates, best first: of retrieval.
+    """The top-k accuracy of a retrieval: the share of true objects among the first k of their candidates.
 
     Parameters
     ----------
     y : sequence of n objects
-        What is looked for.
+        The true objects.
     ranked : sequence of n sequences
         The candidates of each, best first, such as ``StructuredPredictor.predict_topk`` returns.
     k : int, default=1
-        How many of the first are looked at.
+        The number of best candidates among which the true object counts.
 
     Returns
     -------
@@ -217,19 +219,19 @@ def top_k(y: Sequence[object], ranked: Sequence[Sequence[object]], k: int = 1) -
 
 
 def reciprocal_rank(y: Sequence[object], ranked: Sequence[Sequence[object]]) -> float:
-    """The mean of one over the rank of the true object among its candidates; zero where it is not among them.
+    """The mean reciprocal rank of the true objects among their candidates; absent ones count as zero.
 
     Parameters
     ----------
     y : sequence of n objects
-        What is looked for.
+        The true objects.
     ranked : sequence of n sequences
         The candidates of each, best first.
 
     Returns
     -------
     mean : float
-        Between 0 and 1: the MRR of retrieval.
+        Between 0 and 1.
 
     Examples
     --------
@@ -251,12 +253,12 @@ def _ranks(y: Sequence[object], ranked: Sequence[Sequence[object]]) -> list[int]
 
 
 def _numbers(name: str, values: npt.ArrayLike, ndim: int | None) -> np.ndarray:
-    """Finite numbers, with so many dimensions if that is said."""
+    """Finite numbers as an array, of ``ndim`` dimensions if these are stated."""
     array = np.asarray(values, dtype=float)
     if (ndim is not None and array.ndim != ndim) or array.size == 0 or not np.isfinite(array).all():
-        wanted = "a finite, not empty array" + ("" if ndim is None else " of shape (n_samples,)")
+        expected = "a finite, not empty array" + ("" if ndim is None else " of shape (n_samples,)")
         flaw = "" if np.isfinite(array).all() else ", with NaN or infinity"
-        raise ValueError(f"{name} must be {wanted}; got shape {array.shape}{flaw}.")
+        raise ValueError(f"{name} must be {expected}; got shape {array.shape}{flaw}.")
     return array
 
 

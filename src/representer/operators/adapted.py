@@ -1,9 +1,9 @@
-"""Data and kernels as a learner computes with them: its precision, its device, and its repair of an indefinite k.
+"""Data and kernels adapted to a learner: to its precision, its device, and its repair of an indefinite kernel.
 
 An indefinite Gram matrix K = U diag(e) Uᵀ is replaced by K₊ = U diag(e₊) Uᵀ. With P the projection onto the
-eigenvectors that stay, K₊ = K P: so k(x, X) P is what extends it to new points, and the function Σ_j k(·, x_j) (P c)_j
-takes the values K₊ c at the training points. Without P, the part of k(x, X) that K₊ does not know would be divided by
-the ridge alone.
+eigenvectors of e₊, K₊ = K P: so k(x, X) P extends K₊ to new points, and the function Σ_j k(·, x_j) (P c)_j takes the
+values K₊ c at the training points. Without P, the part of k(x, X) outside of these eigenvectors would be divided by the
+ridge alone.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from representer.values import Value, all_values, map_children
 class Adapted(Wrapped):
     """A kernel k in the precision and on the device of a learner, and with ``repair`` k(X) positive semi-definite.
 
-    Dense vectors bring a precision with them, and the kernels on them are positive semi-definite. Strings and bags
-    bring none, and not all of their kernels are.
+    Kernels on dense vectors need no adapter: the vectors have a precision, and the kernels are positive semi-definite.
+    Strings and bags have no precision, and some of their kernels are indefinite.
     """
 
     def __init__(self, kernel: Kernel, dtype: torch.dtype, device: str | None = None, *, repair: bool = False):
@@ -77,7 +77,7 @@ class Adapted(Wrapped):
 
 
 class Projected(Wrapped):
-    """The kernel k(x, X) P for the training data X, with P = vectors · vectorsᵀ."""
+    """The kernel k(x, X) P with the training data X and the projection P = vectors · vectorsᵀ."""
 
     def __init__(self, kernel: Kernel, vectors: Tensor):
         self.kernel = kernel
@@ -92,7 +92,7 @@ class Projected(Wrapped):
 
 
 def repaired_gram(kernel: Kernel, X: Data) -> tuple[Tensor, Tensor | None]:
-    """The Gram matrix k(X), positive semi-definite, and, if that took a repair, the eigenvectors that have stayed."""
+    """The positive semi-definite Gram matrix k(X), and the eigenvectors of its positive part if it was repaired."""
     if not (isinstance(kernel, Adapted) and kernel.repair):
         return kernel._gram(X, None), None
     unrepaired = kernel.unrepaired(X)
@@ -105,9 +105,9 @@ def repaired_gram(kernel: Kernel, X: Data) -> tuple[Tensor, Tensor | None]:
 
 
 def searched(kernel: Kernel, X: Data) -> Kernel:
-    """The kernel for a search: one that starts positive semi-definite stays so.
+    """The kernel for a search, which is not repaired if it is positive semi-definite at the start.
 
-    Leave-one-out thinks too well of repaired matrices, for the samples that are left out had a part in the repair.
+    Leave-one-out errors of repaired matrices are too small, because the left-out samples had a part in the repair.
     """
     if not (isinstance(kernel, Adapted) and kernel.repair) or repaired_gram(kernel, X)[1] is not None:
         return kernel
@@ -115,13 +115,13 @@ def searched(kernel: Kernel, X: Data) -> Kernel:
 
 
 def silent_repairs() -> AbstractContextManager[None]:
-    """Suppress warnings of repaired Gram matrices: of those in a search, or of one that was warned of before."""
+    """Suppress warnings about repaired Gram matrices, in a search or after the first such warning."""
     return silenced(IndefiniteGramWarning)
 
 
 @dataclass(frozen=True)
 class Representation:
-    """How a learner holds its data: the precision and the device of its tensors, and whether vectors are sparse."""
+    """The form of a learner's data: the precision and the device of its tensors, and whether vectors are sparse."""
 
     dtype: torch.dtype
     device: str | None = None
@@ -141,13 +141,13 @@ class Representation:
         return tensor
 
     def inputs(self, kernel: Kernel | OperatorKernel | Stack, X: Data) -> Data:
-        """Checked inputs as the kernel's ``_gram`` takes them; new vectors in the form that was fitted to."""
+        """Checked inputs in the form that the kernel's ``_gram`` takes; vectors are sparse if those of the fit are."""
         if kernel.domain in ("vectors", "gram") and not self.sparse:
             return kernel.prepare(self.tensor(X.toarray() if issparse(X) else X))
         return kernel.prepare(SparseRows(X) if self.sparse else X)
 
     def block(self, X: Data, Y: np.ndarray, weights: np.ndarray | None, groups: np.ndarray | None) -> Block:
-        """Prepared inputs with their targets, and with weights and groups where there are some."""
+        """The block of prepared inputs, their targets, and weights and groups where there are some."""
         w = None if weights is None else self.tensor(weights)
         return Block(X, self.tensor(Y), w, None if groups is None else torch.from_numpy(groups))
 
@@ -156,9 +156,10 @@ class Representation:
     @overload
     def adapted(self, kernel: OperatorKernel, *, repair: bool) -> OperatorKernel: ...
     def adapted(self, kernel: Kernel | OperatorKernel, *, repair: bool) -> Kernel | OperatorKernel:
-        """The kernel, or an operator-valued one's scalar kernels, adapted unless it is a definite one of dense vectors.
+        """The kernel adapted to this precision and device; definite kernels of dense vectors stay as they are.
 
-        A repair is for one scalar kernel: only there a projection says what it means for new points.
+        The scalar kernels of an operator-valued one are adapted. A repair is for one scalar kernel only, where a
+        projection extends it to new points.
         """
         definite = all(getattr(value, "definite", True) for value in all_values(kernel))
         if kernel.domain == "vectors" and not self.sparse and definite:
@@ -174,7 +175,7 @@ def original(kernel: Kernel) -> Kernel: ...
 @overload
 def original(kernel: OperatorKernel) -> OperatorKernel: ...
 def original(kernel: Kernel | OperatorKernel) -> Kernel | OperatorKernel:
-    """The kernel that was adapted, scalar or operator-valued."""
+    """The user's kernel inside an adapted one, scalar or operator-valued."""
     if isinstance(kernel, OperatorKernel):
         return _with_kernels(kernel, original)
     return kernel.kernel if isinstance(kernel, Adapted) else kernel
@@ -192,7 +193,15 @@ def _with_kernels(kernel: OperatorKernel, change: Callable[[Kernel], Kernel]) ->
 
 
 def takes_sparse(kernel: object) -> bool:
-    """Does every part of a kernel take sparse matrices? A kernel that maps its data first does not."""
+    """Do all kernels inside a kernel take sparse matrices? A kernel that maps its data first does not.
+
+    Examples
+    --------
+    >>> from representer.kernels import Gaussian, MinMax
+    >>> from representer.operators import takes_sparse
+    >>> takes_sparse(MinMax() + 1.0), takes_sparse(Gaussian())
+    (True, False)
+    """
     if isinstance(kernel, str) and kernel == "auto":
         return True  # there is a family of sparse rows
     if isinstance(kernel, str) and kernel in NAMES:
@@ -203,25 +212,33 @@ def takes_sparse(kernel: object) -> bool:
 
 
 def takes_gaps(kernel: Kernel | OperatorKernel | Stack) -> bool:
-    """Do all kernels take vectors with NaN for what is not known?"""
+    """Do all kernels take vectors with missing entries (NaN)?
+
+    Examples
+    --------
+    >>> from representer.kernels import Gaussian, Missing
+    >>> from representer.operators import takes_gaps
+    >>> takes_gaps(Missing(Gaussian())), takes_gaps(Gaussian())
+    (True, False)
+    """
     if isinstance(kernel, Kernel):
         return kernel.takes_gaps
     return all(takes_gaps(k) for _, k in kernel._children() if isinstance(k, Kernel | OperatorKernel))
 
 
 # -- inputs that a kernel cannot tell apart ---------------------------------------------------------------------------
-# Objects are compared with so many of them first; only those with equal answers are compared with each other.
+# All objects are compared with this many of them; only those with equal similarities are compared with each other.
 ANCHORS = 16
 # The squared distance k(x, x) + k(y, y) − 2k(x, y), as a share of k(x, x) + k(y, y), up to which inputs are equal.
 EQUAL = 1e-12
 
 
 def replicates(kernel: Kernel | OperatorKernel | Stack, X: Data) -> np.ndarray | None:
-    """A number (n,) for each of the prepared inputs, the same one for equal inputs; None where all are distinct.
+    """Numbers (n,) of the prepared inputs, the same for equal inputs; None if all inputs are distinct.
 
-    Vectors are equal if their numbers are, up to rounding. Other inputs are equal if a kernel has no distance between
-    them: ‖k(x, ·) − k(y, ·)‖ = 0. Of several kernels any one decides. A function of whole collections is not asked for
-    parts of them.
+    Vectors are equal if their numbers are, up to rounding. Other inputs are equal if the kernel has no distance between
+    them, ‖k(x, ·) − k(y, ·)‖ = 0; if there are several kernels, one without a distance is enough. A function of whole
+    collections cannot be asked about single inputs: for it all inputs are distinct.
 
     Examples
     --------
@@ -235,25 +252,25 @@ def replicates(kernel: Kernel | OperatorKernel | Stack, X: Data) -> np.ndarray |
     elif any(isinstance(value, FunctionKernel) and value.batched for value in all_values(kernel)):
         return None
     elif isinstance(kernel, Table):
-        numbers = equal_rows(kernel.entry_numbers(kernel.prepare(X)))  # not by coordinates: one a level is many
+        numbers = equal_rows(kernel.entry_numbers(kernel.prepare(X)))  # these are fewer than coordinates
     elif isinstance(kernel, Kernel):
-        numbers = _equal_objects(kernel, kernel.prepare(X))  # of several kernels, each prepares them in its own way
+        numbers = _equal_objects(kernel, kernel.prepare(X))  # each of several kernels prepares X in its own way
     elif isinstance(kernel, Compound):
-        every = zip(kernel.parts, kernel.views(kernel.prepare(X)), strict=True)
-        return joined_groups(*(replicates(part, *view) for part, view in every))
+        inner = zip(kernel.parts, kernel.views(kernel.prepare(X)), strict=True)
+        return joined_groups(*(replicates(child, *view) for child, view in inner))
     else:
-        parts = [replicates(child, X) for _, child in kernel._children() if isinstance(child, Kernel | OperatorKernel)]
-        return joined_groups(*parts)
+        children = [child for _, child in kernel._children() if isinstance(child, Kernel | OperatorKernel)]
+        return joined_groups(*(replicates(child, X) for child in children))
     return None if len(np.unique(numbers)) == len(numbers) else numbers
 
 
 def left_out_together(kernel: Kernel | OperatorKernel | Stack, X: Data, groups: np.ndarray | None) -> np.ndarray | None:
-    """The numbers of what is left out together: the groups of a user, and prepared inputs that are equal."""
+    """The numbers of the groups that are left out together: those of the user, joined by equal prepared inputs."""
     return groups_with_replicates(groups, replicates(kernel, X))
 
 
 def _equal_objects(kernel: Kernel, X: Data) -> np.ndarray:
-    """Inputs without a distance, found among those that are as similar to some anchors."""
+    """The numbers of groups of inputs without a distance, sought among inputs with equal similarities to anchors."""
     n = count(X)
     anchors = evenly_spaced(n, ANCHORS)
     with torch.no_grad():
@@ -269,10 +286,10 @@ def _equal_objects(kernel: Kernel, X: Data) -> np.ndarray:
 
 
 def _together(kernel: Kernel, X: Data, rows: np.ndarray) -> np.ndarray:
-    """For each of some inputs the place of the first one from which it has no distance."""
+    """For each of these inputs the place of the first one among them that has no distance from it."""
     index = torch.from_numpy(rows)
     gram = X[index[:, None], index] if kernel.domain == "gram" else kernel._gram(take(X, index), None)
-    own = gram.diagonal()
-    total = own[:, None] + own
+    squares = gram.diagonal()
+    total = squares[:, None] + squares
     tolerance = max(EQUAL, 100.0 * torch.finfo(gram.dtype).eps)
     return plain((total - 2.0 * gram <= tolerance * total).to(torch.uint8).argmax(1))

@@ -32,7 +32,7 @@ class Operator(Value, ABC):
     """A positive semi-definite operator on the output space ℝᵖ."""
 
     diagonal: ClassVar[bool] = False  # are the outputs uncoupled?
-    needs_gram: ClassVar[bool] = False  # does ``resolve`` read the inputs' Gram matrix?
+    needs_gram: ClassVar[bool] = False  # does ``resolve`` need the inputs' Gram matrix?
 
     @abstractmethod
     def as_matrix(self, p: int, like: Tensor) -> Tensor:
@@ -46,20 +46,28 @@ class Operator(Value, ABC):
         return clipped_spectrum(matrix)
 
     def resolve(self, Y: Tensor, gram: Tensor | None) -> Operator:
-        """The operator that the targets Y (n, p) and the inputs' Gram matrix give; a fixed operator is itself."""
+        """The operator that the targets Y (n, p) and the inputs' Gram matrix decide; a fixed operator is itself."""
         self.check_hyperparameters()
         self.as_matrix(Y.shape[-1], Y)  # raises if the sizes do not match
         return self
 
 
 def clipped_spectrum(matrix: Tensor) -> Eigenpairs:
-    """Eigenvalues and eigenvectors of an operator, whose entries may be rounded: negative eigenvalues count as 0."""
+    """Eigenvalues and eigenvectors of an operator; negative eigenvalues, which come from rounding, become 0.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from representer.operators.base import clipped_spectrum
+    >>> clipped_spectrum(torch.diag(torch.tensor([2.0, -1e-9]))).values.tolist()
+    [0.0, 2.0]
+    """
     values, vectors = torch.linalg.eigh(matrix)
     return Eigenpairs(vectors, values.clamp(min=0.0))
 
 
 class Identity(Operator):
-    """A = I: outputs that share a kernel and nothing else.
+    """A = I: the outputs share a kernel and are not coupled otherwise.
 
     Examples
     --------
@@ -77,7 +85,7 @@ class Identity(Operator):
 
 
 class Diagonal(Operator):
-    """A = diag(weights): each output is smoothed by alpha divided by its weight.
+    """A = diag(weights): the regularisation of each output is alpha divided by its weight.
 
     Examples
     --------
@@ -105,7 +113,7 @@ class Diagonal(Operator):
 
 
 class Dense(Operator):
-    """A = a given p × p positive semi-definite matrix: how the outputs vary together.
+    """A is a fixed positive semi-definite matrix (p, p), which says how the outputs vary together.
 
     Examples
     --------
@@ -121,7 +129,7 @@ class Dense(Operator):
         self.matrix = matrix
 
     def as_matrix(self, p: int, like: Tensor) -> Tensor:
-        """The matrix (p, p) that was given."""
+        """The matrix (p, p), checked for its shape."""
         matrix = number(self, "matrix", like)
         if matrix.shape != (p, p):
             raise ValueError(f"Dense has a matrix of shape {tuple(matrix.shape)}, but there are {p} outputs.")
@@ -132,7 +140,7 @@ class DataDriven(Operator, ABC):
     """An operator that the training targets decide; ``resolve`` turns it into a Dense one."""
 
     def as_matrix(self, p: int, like: Tensor) -> Tensor:
-        """Known only after ``resolve``."""
+        """Raise an error, because the operator has no matrix before ``resolve``."""
         raise ValueError(f"{self!r} has no matrix yet: the targets decide it. Call operator.resolve(Y, gram) first.")
 
     @abstractmethod
@@ -152,20 +160,20 @@ class Covariance(DataDriven):
     """
 
     def resolve(self, Y: Tensor, gram: Tensor | None) -> Dense:
-        """Yᵀ Y / n."""
+        """The dense operator Yᵀ Y / n."""
         return Dense((Y.mT @ Y / len(Y)).cpu().numpy())
 
 
 class ConditionalCovariance(DataDriven):
-    """C_YY − C_YX (C_XX + ε)⁻¹ C_XY: what the inputs do not explain of the outputs' covariance (Kadri et al., eq. 7).
+    """The covariance of the outputs given the inputs, C_YY − C_YX (C_XX + ε)⁻¹ C_XY (Kadri et al., eq. 7).
 
-    On n samples this is (1/n) Yᵀ nε (K + nεI)⁻¹ Y.
+    On n samples it is (1/n) Yᵀ nε (K + nεI)⁻¹ Y.
 
     Parameters
     ----------
     epsilon : float or "auto"
-        ε; a large one leaves the covariance of the outputs as it is. ``"auto"`` is for ``StructuredPredictor``, whose
-        criterion compares some multiples of the mean k(x, x).
+        ε; in the limit ε → ∞ it is the covariance of the outputs. ``"auto"`` is for ``StructuredPredictor``, whose
+        criterion compares multiples of the mean k(x, x).
 
     Examples
     --------
@@ -186,7 +194,7 @@ class ConditionalCovariance(DataDriven):
         self.epsilon = epsilon
 
     def resolve(self, Y: Tensor, gram: Tensor | None) -> Dense:
-        """From the targets and the inputs' Gram matrix."""
+        """The dense operator (1/n) Yᵀ nε (K + nεI)⁻¹ Y of the targets Y and the inputs' Gram matrix K."""
         if gram is None:
             raise ValueError("ConditionalCovariance needs the inputs' Gram matrix: resolve(Y, gram).")
         if isinstance(self.epsilon, str) and self.epsilon == "auto":
@@ -206,8 +214,8 @@ class PrincipalComponents(DataDriven):
     Parameters
     ----------
     n_components : int or "auto"
-        How many; more than there are is all of them. ``"auto"`` is for ``StructuredPredictor``, which takes as many as
-        its criterion likes best.
+        The number of eigenvectors; at most all of them. ``"auto"`` is for ``StructuredPredictor``, whose criterion
+        chooses the number.
 
     Examples
     --------
@@ -221,12 +229,12 @@ class PrincipalComponents(DataDriven):
         self.n_components = n_components
 
     def resolve(self, Y: Tensor, gram: Tensor | None) -> Dense:
-        """V Vᵀ of the leading eigenvectors V."""
+        """The projection V Vᵀ on the leading eigenvectors V."""
         V = clipped_spectrum(Y.mT @ Y).vectors[:, -min(self.checked(), Y.shape[1]) :]
         return Dense((V @ V.mT).cpu().numpy())
 
     def checked(self) -> int:
-        """The number of components, if it is one."""
+        """The number of components, or an error if it is no positive integer."""
         if not is_count(self.n_components):
             raise ValueError(
                 f"n_components of PrincipalComponents must be a positive integer; got {self.n_components!r}."
@@ -242,7 +250,7 @@ NAMES: dict[str, Operator] = {
 
 
 def as_operator(operator: object, n_components: int | Literal["auto"] = "auto") -> Operator | None:
-    """An operator from an operator, a name or None, which is the identity; ``"auto"`` in it is left to a criterion.
+    """The operator that an operator or a name means; None is the identity, and ``"auto"`` is left to a criterion.
 
     Examples
     --------
@@ -255,10 +263,10 @@ def as_operator(operator: object, n_components: int | Literal["auto"] = "auto") 
     if isinstance(operator, str) and operator in NAMES:
         return PrincipalComponents(n_components) if operator == "kpca" else NAMES[operator]
     if isinstance(operator, PrincipalComponents):
-        own = operator.n_components if operator.n_components == "auto" else operator.checked()
-        if n_components not in ("auto", own):
+        rank = operator.n_components if operator.n_components == "auto" else operator.checked()
+        if n_components not in ("auto", rank):
             raise ValueError(f"n_components={n_components!r} contradicts operator={operator!r}; give it once.")
-        return PrincipalComponents(own)
+        return PrincipalComponents(rank)
     if isinstance(operator, ConditionalCovariance):
         operator.check_hyperparameters()
     if isinstance(operator, Operator):
@@ -283,7 +291,7 @@ class DiagonalForm:
 
     def groups(self) -> Iterator[tuple[Tensor, Tensor]]:
         """The distinct columns of the weights, each with the outputs that share it: one factorisation a group."""
-        if self.weights.requires_grad:  # weights that happen to be equal may still move apart
+        if self.weights.requires_grad:  # learned weights may move apart, even if they are equal now
             members = torch.arange(self.weights.shape[1])
         else:
             _, members = torch.unique(self.weights, dim=1, return_inverse=True)
@@ -328,14 +336,14 @@ class OperatorKernel(Value, ABC):
     @property
     @abstractmethod
     def domain(self) -> Domain:
-        """The kind of data it takes."""
+        """The kind of data that the kernel takes."""
 
     @abstractmethod
     def prepare(self, X: Data) -> Data:
-        """The data, checked, as the other methods take them."""
+        """The data, checked, in the form that the other methods take."""
 
     def resolve(self, X: Data) -> Self:
-        """Words such as ``"median"`` replaced by the numbers that X gives them."""
+        """The kernel with words such as ``"median"`` replaced by the numbers that X gives them."""
         self.check_hyperparameters()
         return self._resolve(self.prepare(X))
 
@@ -364,7 +372,7 @@ class OperatorKernel(Value, ABC):
         return (coefficients * self.apply(anchors, anchors, coefficients)).sum((-2, -1))
 
     def diagonal_form(self, p: int, like: Tensor) -> DiagonalForm | None:
-        """The form in which the outputs come apart, or None if the kernel has none."""
+        """The form in which the outputs are uncoupled, or None if the kernel has none."""
         return None
 
     def __add__(self, other: OperatorKernel) -> OperatorSum:
@@ -372,14 +380,14 @@ class OperatorKernel(Value, ABC):
 
 
 def _resolved(value: Value, X: Data) -> Value:
-    """A kernel with numbers for its words; any other value stays."""
+    """A kernel resolved on X; any other value as it is."""
     return value._resolve(X) if isinstance(value, Kernel | OperatorKernel) else value
 
 
 def common_domain(
     owner: OperatorKernel, kernels: Sequence[Kernel | OperatorKernel], kind: type[Kernel | OperatorKernel]
 ) -> Domain:
-    """The kind of data that the kernels inside another one take; raises unless they are kernels and agree on it."""
+    """The kind of data that all kernels inside another one take; an error if they disagree or are no kernels."""
     name = type(owner).__name__
     if not isinstance(kernels, list | tuple):
         raise ValueError(f"{name} takes a list of kernels; got {kernels!r}.")
@@ -453,7 +461,7 @@ class Decomposable(OperatorKernel):
 
     def prepare(self, X: Data) -> Data:
         """The data, checked by the scalar kernel."""
-        self.domain  # noqa: B018  raises if it is not a kernel
+        self.domain  # noqa: B018  it raises if k is no kernel
         return self.kernel.prepare(X)
 
     def dense(self, X: Data, Y: Data | None, p: int) -> Tensor:
@@ -466,7 +474,7 @@ class Decomposable(OperatorKernel):
         return self.mixed(self.kernel._product(X, anchors, coefficients))
 
     def mixed(self, rows: Tensor) -> Tensor:
-        """The product C A for rows C (..., p); the identity costs nothing."""
+        """The product C A for rows C (..., p), which costs nothing for the identity."""
         operator = self._operator
         return rows if isinstance(operator, Identity) else rows @ operator.as_matrix(rows.shape[-1], rows)
 
@@ -489,21 +497,20 @@ class Decomposable(OperatorKernel):
 class Compound(OperatorKernel, ABC):
     """An operator-valued kernel made from several kernels on the same data.
 
-    Each of them gets the data as it takes them by itself: objects of which they make different things, such as a
-    molecule and its graph, are prepared for each.
+    Objects that these kernels represent differently, such as a molecule and its graph, are prepared for each of them.
     """
 
     @property
     @abstractmethod
     def parts(self) -> Sequence[Kernel | OperatorKernel]:
-        """The kernels that it is made from, in order."""
+        """The kernels inside, in order."""
 
     def prepare(self, X: Data) -> Data:
         """The data, checked by every kernel."""
         return prepare_for_each(self.parts, X, self.domain)  # the domain raises if the kinds differ
 
     def views(self, *data: Data) -> list[tuple[Data, ...]]:
-        """For each kernel, the prepared collections as it takes them."""
+        """For each kernel inside, the prepared collections in its representation."""
         return list(zip(*(views(X, len(self.parts)) for X in data), strict=True))
 
     def _resolve(self, X: Data) -> Self:
@@ -511,14 +518,14 @@ class Compound(OperatorKernel, ABC):
         return self._rebuild(lambda name, argument: map_children(name, argument, lambda _, kernel: next(resolved)))
 
     def _of_views(self, kernels: Sequence[Kernel], i: int) -> Sequence[Kernel]:
-        """Scalar kernels of the i-th part, on the data of the whole kernel."""
+        """Scalar kernels of the i-th kernel inside, made to take the data of the whole kernel."""
         if self.domain != "objects" or len(self.parts) == 1:
             return kernels
         return [_OfView(kernel, i, len(self.parts)) for kernel in kernels]
 
 
 class _OfView(Wrapped):
-    """A kernel of the i-th of n forms in which there are objects."""
+    """A kernel that sees the i-th of n representations of each object."""
 
     def __init__(self, kernel: Kernel, index: int, number: int):
         self.kernel = kernel
@@ -582,8 +589,8 @@ class Separate(Compound):
 
     def apply(self, X: Data, anchors: Data, coefficients: Tensor) -> Tensor:
         """The products of the outputs, each with its own kernel."""
-        every = zip(self.kernels, self.views(X, anchors), strict=True)
-        columns = [k._product(x, z, coefficients[:, j : j + 1]) for j, (k, (x, z)) in enumerate(every)]
+        outputs = zip(self.kernels, self.views(X, anchors), strict=True)
+        columns = [k._product(x, z, coefficients[:, j : j + 1]) for j, (k, (x, z)) in enumerate(outputs)]
         return torch.cat(columns, -1)
 
     def diag(self, X: Data, p: int) -> Tensor:
@@ -592,7 +599,7 @@ class Separate(Compound):
 
     def diagonal_form(self, p: int, like: Tensor) -> DiagonalForm:
         """The kernel itself, which is diagonal."""
-        kernels = tuple(kernel for i, own in enumerate(self.kernels) for kernel in self._of_views([own], i))
+        kernels = tuple(view for i, kernel in enumerate(self.kernels) for view in self._of_views([kernel], i))
         return DiagonalForm(None, kernels, torch.eye(p, dtype=like.dtype, device=like.device))
 
 
@@ -628,20 +635,20 @@ class OperatorSum(Compound):
 
     def dense(self, X: Data, Y: Data | None, p: int) -> Tensor:
         """The sum of the terms' matrices."""
-        every = zip(self.terms, self.views(X, Y), strict=True)
-        return torch.stack([term.dense(x, y, p) for term, (x, y) in every]).sum(0)
+        terms = zip(self.terms, self.views(X, Y), strict=True)
+        return torch.stack([term.dense(x, y, p) for term, (x, y) in terms]).sum(0)
 
     def apply(self, X: Data, anchors: Data, coefficients: Tensor) -> Tensor:
-        """The sum of the terms' images."""
-        every = zip(self.terms, self.views(X, anchors), strict=True)
-        return torch.stack([term.apply(x, z, coefficients) for term, (x, z) in every]).sum(0)
+        """The sum of Σ_j K(x_i, z_j) c_j over the terms."""
+        terms = zip(self.terms, self.views(X, anchors), strict=True)
+        return torch.stack([term.apply(x, z, coefficients) for term, (x, z) in terms]).sum(0)
 
     def diag(self, X: Data, p: int) -> Tensor:
         """The sum of the terms' diagonals."""
         return torch.stack([term.diag(x, p) for term, (x,) in zip(self.terms, self.views(X), strict=True)]).sum(0)
 
     def diagonal_form(self, p: int, like: Tensor) -> DiagonalForm | None:
-        """Simultaneous diagonalisation, which exists if and only if the terms' operators commute."""
+        """The form by simultaneous diagonalisation, which exists if and only if the terms' operators commute."""
         forms = [form for term in self.terms if (form := term.diagonal_form(p, like)) is not None]
         if len(forms) < len(self.terms):
             return None
@@ -659,7 +666,7 @@ class OperatorSum(Compound):
         return OperatorSum([*self.terms, other]) if isinstance(other, OperatorKernel) else NotImplemented
 
     def __repr__(self) -> str:
-        if len(self.terms) < 2 or isinstance(self.terms[0], OperatorSum):  # + would make another sum of it
+        if len(self.terms) < 2 or isinstance(self.terms[0], OperatorSum):  # in code, + would make another sum
             return super().__repr__()
         return " + ".join(f"({t!r})" if isinstance(t, OperatorSum) else repr(t) for t in self.terms)
 
@@ -667,8 +674,9 @@ class OperatorSum(Compound):
 def common_eigenvectors(matrices: list[Tensor]) -> Tensor | None:
     """An orthogonal V that diagonalises all the symmetric matrices, or None if they do not commute.
 
-    The eigenvectors of a combination serve all of them if it has no more ties than the matrices force on it. Its
-    weights e^(1/t) are linearly independent over the algebraic numbers: no simple relation of eigenvalues makes a tie.
+    The eigenvectors of a linear combination diagonalise commuting matrices if it has no eigenvalue in common that they
+    have not. Its weights e^(1/t) are linearly independent over the algebraic numbers, so that no simple relation
+    between eigenvalues makes such a tie.
     """
     scaled = [A / A.abs().max().clamp(min=torch.finfo(A.dtype).tiny) for A in matrices]
     combination = torch.stack([A * math.exp(1.0 / t) for t, A in enumerate(scaled, start=1)]).sum(0)
@@ -683,7 +691,7 @@ def common_eigenvectors(matrices: list[Tensor]) -> Tensor | None:
 
 
 def kernel_domain(kernel: object) -> Domain:
-    """The kind of data of a kernel, or of what may become one."""
+    """The kind of data that a kernel takes, which may also be given by a name or as a function."""
     if isinstance(kernel, Kernel | OperatorKernel | Stack):
         return kernel.domain
     if isinstance(kernel, str) and kernel in FAMILIES:
@@ -692,9 +700,9 @@ def kernel_domain(kernel: object) -> Domain:
 
 
 def as_operator_kernel(kernel: object, operator: Operator | str | None) -> OperatorKernel:
-    """K(x, y) = k(x, y) A from a scalar kernel and an output operator; an operator-valued kernel is itself.
+    """The kernel k(x, y) A of a scalar kernel k and an output operator A, or an operator-valued kernel itself.
 
-    A copy with plain numbers: nothing that happens to the arguments later reaches a fitted learner.
+    It is a copy with plain numbers, so that later changes of the arguments do not reach a fitted learner.
     """
     learn = isinstance(operator, str)
     if isinstance(kernel, OperatorKernel):

@@ -1,4 +1,4 @@
-"""Operator-valued kernels that do not separate: vector fields, and outputs that see transformed inputs."""
+"""Operator-valued kernels that are not separable: vector fields, and outputs that see transformed inputs."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Transformable(VectorOperatorKernel):
 
     def prepare(self, X: Data) -> Tensor:
         """The data as a floating tensor (n, d)."""
-        self.domain  # noqa: B018  raises if the kernel does not take vectors
+        self.domain  # noqa: B018  it raises if the kernel does not take vectors
         return as_vectors(X)
 
     def n_outputs(self, X: Tensor) -> int:
@@ -106,7 +106,7 @@ class VectorField(VectorOperatorKernel, ABC):
         "lengthscale": Hyperparameter(
             Positive(),
             {word: Stationary.hyperparameters["lengthscale"].words[word] for word in ("median", "auto")},
-            scalar=True,  # one a feature would spoil the curl and the divergence
+            scalar=True,  # a lengthscale for each feature would spoil the curl and the divergence
         )
     }
 
@@ -140,13 +140,13 @@ class VectorField(VectorOperatorKernel, ABC):
         return blocks.permute(0, 2, 1, 3).reshape(len(x) * p, len(y) * p)
 
     def apply(self, X: Tensor, anchors: Tensor, coefficients: Tensor) -> Tensor:
-        """The same by products of n × m matrices only, because δᵀc_j = xᵀc_j − z_jᵀc_j."""
+        """Σ_j K(x_i, z_j) c_j by products with n × m matrices only, because δᵀc_j = xᵀc_j − z_jᵀc_j."""
         x, z, g, a, b = self._terms(X, anchors)
         along = g * (x @ coefficients.mT - (z * coefficients).sum(1))
         return (g * a) @ coefficients + b * (along.sum(1, keepdim=True) * x - along @ z)
 
     def diag(self, X: Tensor, p: int) -> Tensor:
-        """The number 1 everywhere, because the kernel is normalised."""
+        """Ones (n, p), because the kernel is normalised."""
         return X.new_ones(len(X), p)
 
 

@@ -83,9 +83,9 @@ class _Coordinate(Kernel):
 class Patchwise(VectorOperatorKernel):
     """K(x, y) = Σ_w k(x_w, y_w) diag(1_w): output a sees the patches w of the input in which coordinate a lies.
 
-    For outputs that have the inputs' coordinates, such as pictures. Its joint kernel Σ_w k(x_w, x'_w) ⟨y_w, y'_w⟩ is
-    the patch-wise one of joint kernel maps (Weston et al., 2007), which ``OperatorRidge(Patchwise(...))`` fits by least
-    squares.
+    It is for outputs that have the inputs' coordinates, such as pictures. Its joint kernel Σ_w k(x_w, x'_w) ⟨y_w, y'_w⟩
+    is the patch-wise one of joint kernel maps (Weston et al., 2007), which ``OperatorRidge(Patchwise(...))`` fits by
+    least squares.
 
     Parameters
     ----------
@@ -126,13 +126,13 @@ class Patchwise(VectorOperatorKernel):
         return tuple(_Window(self.kernel, tuple(patch)) for patch in np.asarray(self.patches).tolist())
 
     def _masks(self, p: int, like: Tensor) -> Tensor:
-        """1 where an output lies in a patch, (n_patches, p)."""
+        """Masks (n_patches, p) with 1 where an output lies in a patch."""
         places = torch.from_numpy(np.asarray(self.patches, dtype=np.int64)).to(like.device)
         return like.new_zeros(len(places), p).scatter_(1, places, 1.0)
 
     def _resolve(self, X: Tensor) -> Self:
-        every = torch.cat([window.entries(X) for window in self._windows()])
-        return self._rebuild(lambda name, v: self.kernel._resolve(every) if name == "kernel" else v)
+        entries = torch.cat([window.entries(X) for window in self._windows()])
+        return self._rebuild(lambda name, v: self.kernel._resolve(entries) if name == "kernel" else v)
 
     def dense(self, X: Tensor, Y: Tensor | None, p: int) -> Tensor:
         """The block matrix, in which every block is diagonal."""
@@ -156,14 +156,14 @@ class Patchwise(VectorOperatorKernel):
 
 
 class _Window(Kernel):
-    """k(x_w, y_w) of some coordinates w."""
+    """The kernel k(x_w, y_w) of the coordinates w in a patch."""
 
     def __init__(self, kernel: Kernel, coordinates: tuple[int, ...]):
         self.kernel = kernel
         self.coordinates = coordinates
 
     def entries(self, X: Tensor) -> Tensor:
-        """The coordinates w of all samples."""
+        """The entries of all samples at the coordinates w."""
         return X[..., list(self.coordinates)]
 
     def _gram(self, X: Tensor, Y: Tensor | None) -> Tensor:
@@ -174,7 +174,7 @@ class _Window(Kernel):
 
 
 def square_patches(height: int, width: int, size: int, step: int) -> np.ndarray:
-    """The pixels of all square patches of a picture, whose rows follow each other, (n_patches, size²).
+    """The numbers of the pixels of all square patches (n_patches, size²) of a picture that is stored row by row.
 
     Examples
     --------
@@ -187,7 +187,7 @@ def square_patches(height: int, width: int, size: int, step: int) -> np.ndarray:
 
 
 class OutputMean(Kernel):
-    """The mean tr K(x, y) / p of the outputs' kernels: the scalar kernel that says how much of x a K has seen.
+    """The mean tr K(x, y) / p of the outputs' kernels, a scalar kernel by which the support of samples is measured.
 
     Parameters
     ----------
@@ -216,7 +216,7 @@ class OutputMean(Kernel):
 
     @property
     def bounded(self) -> bool:  # type: ignore[override]
-        """Are all scalar kernels inside bounded, and does none act on the coordinates?"""
+        """Are all scalar kernels inside bounded, and none of them one of coordinates?"""
         return _is_bounded(self.kernel)
 
     def prepare(self, X: Data) -> Data:
@@ -242,12 +242,23 @@ def _is_bounded(kernel: OperatorKernel) -> bool:
 
 
 def mean_kernel(kernel: OperatorKernel, n_outputs: int) -> Kernel:
-    """The kernel k of k(x, y) A, and the mean of the outputs' kernels of any other."""
+    """The scalar kernel k of k(x, y) A; the mean of the outputs' kernels for any other operator-valued kernel.
+
+    Examples
+    --------
+    >>> from representer.kernels import Linear
+    >>> from representer.operators import Decomposable, Separate
+    >>> from representer.operators.joint import mean_kernel
+    >>> mean_kernel(Decomposable(Linear()), 2)
+    Linear()
+    >>> mean_kernel(Separate([Linear(), 3.0 * Linear()]), 2)([[2.0]]).tolist()
+    [[8.0]]
+    """
     return kernel.kernel if isinstance(kernel, Decomposable) else OutputMean(kernel, n_outputs)
 
 
 def diagonal_regularization(kernel: Kernel, weight: float) -> OperatorSum:
-    """(1 − weight) k(x, x') I + weight · diag(x ∘ x'): outputs that have the inputs' coordinates, such as images.
+    """The kernel (1 − weight) k(x, x') I + weight · diag(x ∘ x'), for outputs with the inputs' coordinates (images).
 
     Its joint kernel is the diagonal regularisation of Weston et al. (2007),
     (1 − weight) k(x, x')⟨y, y'⟩ + weight Σ_a x_a x'_a y_a y'_a.
@@ -262,7 +273,7 @@ def diagonal_regularization(kernel: Kernel, weight: float) -> OperatorSum:
     Returns
     -------
     kernel : OperatorSum
-        For ``OperatorRidge`` and ``joint_kernel``.
+        The kernel, for ``OperatorRidge`` and ``joint_kernel``.
 
     Examples
     --------
@@ -287,15 +298,16 @@ def joint_kernel(
     kernel : OperatorKernel or Kernel
         K; a scalar kernel k stands for k(x, x') I, whose joint kernel is the tensor product k(x, x') l(y, y').
     X1, Y1 : data
-        n pairs.
+        The inputs and outputs of n pairs.
     X2, Y2 : data
-        m pairs.
+        The inputs and outputs of m pairs.
     output_kernel : Kernel, optional
         l, for kernels k(x, x') I; otherwise, and by default, outputs are vectors and φ(y) = y.
 
     Returns
     -------
     joint : tensor (n, m)
+        The joint kernel of all pairs with all pairs.
 
     Examples
     --------
@@ -325,8 +337,8 @@ def joint_kernel(
     if isinstance(K, Coordinatewise):
         return number(K, "weight", one) * _paired((one * left) @ (two * right).mT, one, two)
     if isinstance(K, OperatorSum):
-        every = zip(K.terms, K.views(one, two), strict=True)
-        return torch.stack([joint_kernel(term, a, left, b, right) for term, (a, b) in every]).sum(0)
+        terms = zip(K.terms, K.views(one, two), strict=True)
+        return torch.stack([joint_kernel(term, a, left, b, right) for term, (a, b) in terms]).sum(0)
     _paired(left @ right.mT, one, two)
     joint = left.new_empty(count(one), count(two))
     for rows in row_blocks(len(joint), p * p * count(two) * left.element_size()):
@@ -336,7 +348,7 @@ def joint_kernel(
 
 
 def _paired(inner: Tensor, X1: Data, X2: Data) -> Tensor:
-    """The inner products of outputs, if there are as many as pairs of inputs."""
+    """The inner products of outputs, if these are as many as the inputs; an error otherwise."""
     if inner.shape != (count(X1), count(X2)):
         raise ValueError(
             f"Pairs have as many inputs as outputs; got {count(X1)} and {count(X2)} inputs, {inner.shape[0]} and "

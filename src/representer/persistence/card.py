@@ -1,4 +1,4 @@
-"""Model cards: what someone should know who is given a model, in Markdown."""
+"""Model cards in Markdown, for people who are handed a model."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ def model_card(model: Any, X: Data = None, y: Data = None) -> str:
         "Limits": _limits(model, X),
         "Made with": installed(DEPENDENCIES),
     }
-    parts = [f"# {type(model).__name__}\n"]
+    paragraphs = [f"# {type(model).__name__}\n"]
     for title, entries in sections.items():
         rows = [f"| {name} | {str(value).replace('|', chr(92) + '|')} |" for name, value in entries.items()]
-        parts.append("\n".join([f"## {title}\n", "| | |", "| --- | --- |", *rows, ""]) if rows else "")
-    return "\n".join(filter(None, parts))
+        paragraphs.append("\n".join([f"## {title}\n", "| | |", "| --- | --- |", *rows, ""]) if rows else "")
+    return "\n".join(filter(None, paragraphs))
 
 
 def _data(record: Any) -> dict[str, object]:
+    """The training data by the record of the fit."""
     marks = {f"fingerprint of {name}": mark for name, mark in record.fingerprints.items() if mark}
     return {
         "samples": record.n_samples,
@@ -42,7 +43,7 @@ def _data(record: Any) -> dict[str, object]:
 
 
 def _scores(model: Any, X: Data, y: Data) -> dict[str, object]:
-    """What the model achieves on samples that it has not seen; questions that it does not answer are left out."""
+    """The scores of a model on samples that it has not seen; those that it cannot give are left out."""
     scores: dict[str, object] = {"samples": len(X)}
     if hasattr(model, "score"):
         scores["score"] = f"{model.score(X) if y is None else model.score(X, y):.4g}"
@@ -53,12 +54,13 @@ def _scores(model: Any, X: Data, y: Data) -> dict[str, object]:
 
 
 def _coverage(intervals: np.ndarray, y: object) -> float:
+    """The share of the observed targets that lie in their intervals."""
     (low, high), observed = np.moveaxis(np.asarray(intervals), -1, 0), np.asarray(y, dtype=float)
     return float(np.mean(((low <= observed) & (observed <= high))[~np.isnan(observed)]))
 
 
 def _limits(model: Any, X: Data) -> dict[str, object]:
-    """How far the training samples reach."""
+    """The limits of a model: the support by its training samples, and its compression."""
     threshold = _asked(lambda: model.support_threshold_)
     limits: dict[str, object] = {}
     if threshold is not None:
@@ -74,7 +76,7 @@ def _limits(model: Any, X: Data) -> dict[str, object]:
 
 
 def _asked(question: Any) -> Data:
-    """The answer to a question; None where a model does not answer it."""
+    """The answer to a question; None if the model does not answer it."""
     try:
         return question()
     except (AttributeError, TypeError, ValueError):

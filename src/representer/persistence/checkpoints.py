@@ -25,25 +25,25 @@ from representer.persistence.state import Reader, Writer, known, name_of
 from representer.samples import Data, Journal, close_journal, is_dask, open_journal
 
 HEAD = struct.Struct("<QI32s")  # the lengths of a record and of the JSON in it, and the digest of the record
-HEAD_ROWS = 100  # of each of three chunks of a collection on Dask, which tell it from others
-# Arguments that change when a fit ends or what it prints, and not what it computes.
+HEAD_ROWS = 100  # the rows of each of three chunks by which collections on Dask are told apart
+# Arguments that change the time or the output of a fit, but not its results.
 FREE = ("max_time", "verbose", "n_jobs")
 
 
 class Checkpoint:
-    """A callback that writes down what a long fit has computed, so that it goes on after a crash.
+    """A callback that writes down the results of a long fit, so that it goes on after a crash.
 
-    Run the same program again: the same learner with the same arguments and the same data finds its file in the
-    folder, takes from it what was computed (evaluations of searches by L-BFGS and Adam, sums over blocks in memory or
-    on Dask), computes the rest, and ends where it would have ended undisturbed. At its end the file is removed; after
-    Ctrl-C, or where ``max_time`` ended the search, it stays.
+    Run the same program again: the same learner with the same arguments and data finds its file in the folder and reads
+    the results that are there (evaluations of searches by L-BFGS and Adam, sums over blocks in memory or on Dask). It
+    computes the rest, and ends where it would have ended undisturbed. The file is removed at the end of the fit; after
+    Ctrl-C, or if ``max_time`` ended the search, it stays.
 
     Parameters
     ----------
     path : str or path
-        A folder; each fit under way has a file of its own there, whose name its data and arguments decide.
+        A folder; each unfinished fit has a file there, whose name depends on its data and arguments.
     every : float or str, default="30s"
-        How often to write: seconds, or a text such as "30s" or "5m". So much is lost in a crash.
+        The time between two writes, in seconds or as a text such as "30s" or "5m". A crash loses at most that much.
 
     Examples
     --------
@@ -59,10 +59,10 @@ class Checkpoint:
         self.path = Path(path)
         self.every = every
         self._seconds = as_seconds(every)
-        self._open: dict[int, tuple[FileJournal, Token[Journal | None]]] = {}  # by the fits under way
+        self._open: dict[int, tuple[FileJournal, Token[Journal | None]]] = {}  # by the id of the estimator
 
     def setup(self, estimator: object, context: object) -> None:
-        """Nothing is written before the data are known."""
+        """Do nothing: the file is opened when the data are known."""
 
     def on_fit_task_begin(
         self, estimator: Any, context: Any, *, X: Data = None, y: Data = None, metadata: Any = None
@@ -74,7 +74,7 @@ class Checkpoint:
             self._open[id(estimator)] = (journal, open_journal(journal))
 
     def on_fit_task_end(self, estimator: Any, context: Any) -> bool:
-        """Remove the file of a fit that has ended by itself."""
+        """Mark a fit that has ended by itself as complete, so that its file is removed."""
         journal, _ = self._open.get(id(estimator), (None, None))
         if context.task_name == "fit" and journal is not None:
             missed = getattr(getattr(estimator, "_deadline", None), "was_missed", False)
@@ -82,7 +82,7 @@ class Checkpoint:
         return False
 
     def teardown(self, estimator: object, context: object) -> None:
-        """Write what is not written yet, whatever ended the fit."""
+        """Write the results that are not written yet, whatever ended the fit."""
         journal, token = self._open.pop(id(estimator), (None, None))
         if journal is not None and token is not None:
             close_journal(token)
@@ -90,50 +90,50 @@ class Checkpoint:
 
 
 def identity(learner: Any, X: Data, y: Data, more: dict[str, Any]) -> str:
-    """What tells a fit from others: the learner, its arguments, its data and the version of the library."""
-    told = hashlib.sha256(f"{name_of(type(learner))} {library_version()}".encode())
+    """A digest of a fit: of the learner, its arguments, its data and the version of the library."""
+    digest = hashlib.sha256(f"{name_of(type(learner))} {library_version()}".encode())
     arguments = {name: value for name, value in learner.get_params(deep=False).items() if name not in FREE}
     for name, value in {**arguments, "X": X, "y": y, **more}.items():
-        told.update(f" {name}=".encode())
-        told.update(_told(value, name in arguments).encode())
-    return told.hexdigest()[:16]
+        digest.update(f" {name}=".encode())
+        digest.update(_text_of(value, name in arguments).encode())
+    return digest.hexdigest()[:16]
 
 
-def _told(value: Any, is_argument: bool) -> str:
+def _text_of(value: Any, is_argument: bool) -> str:
     """A text that is the same for equal arguments or data."""
     if is_argument or value is None:
         writer = Writer(known())
         try:
-            told = [writer.value(value), writer.nodes, [fingerprint(array) for array in writer.arrays.values()]]
+            content = [writer.value(value), writer.nodes, [fingerprint(array) for array in writer.arrays.values()]]
         except ModelFileError:  # a function without a name
-            told = [getattr(value, "__qualname__", type(value).__qualname__)]
-        return json.dumps(told)
-    return _told_on_dask(value) if is_dask(value) else str(fingerprint(value))
+            content = [getattr(value, "__qualname__", type(value).__qualname__)]
+        return json.dumps(content)
+    return _text_on_dask(value) if is_dask(value) else str(fingerprint(value))
 
 
-def _told_on_dask(value: Any) -> str:
-    """The chunks of a collection on Dask, whose sums are taken up between two of them, and rows of three of them."""
+def _text_on_dask(value: Any) -> str:
+    """The chunks of a collection on Dask, between which an interrupted sum goes on, and rows of three of them."""
     n = value.npartitions
     places = sorted({0, n // 2, n - 1})
     if hasattr(value, "rechunk"):
         numbers = np.unravel_index(places, value.numblocks)
         chunks = [value.blocks[tuple(int(i) for i in place)] for place in zip(*numbers, strict=True)]
-        what = f"{value.dtype} {value.chunks}"
+        form = f"{value.dtype} {value.chunks}"
     else:
         chunks = [value.partitions[place] for place in places]
-        what = f"{n} {getattr(value, 'columns', value.name if hasattr(value, 'name') else '')}"
+        form = f"{n} {getattr(value, 'columns', value.name if hasattr(value, 'name') else '')}"
     rows = [chunk.compute()[:HEAD_ROWS] for chunk in chunks]
-    return f"{what} {[fingerprint(part) for part in rows]}"
+    return f"{form} {[fingerprint(head) for head in rows]}"
 
 
 @contextmanager
-def resuming(folder: Path, *told: str | bytes, every: float = 30.0) -> Iterator[None]:
-    """Write down what is computed inside, by a file whose name these texts decide, and take up what is in it.
+def resuming(folder: Path, *texts: str | bytes, every: float = 30.0) -> Iterator[None]:
+    """A context that writes its results to a file, whose name depends on the texts, and reads those that are there.
 
-    The file is removed where all has ended by itself, or by an error; the folder, too, where nothing else is in it.
+    The file is removed when all has ended by itself, or by an error; so is the folder, if nothing else is in it.
     """
     mark = hashlib.sha256(library_version().encode())
-    for text in told:
+    for text in texts:
         mark.update(hashlib.sha256(text if isinstance(text, bytes) else text.encode()).digest())
     journal = FileJournal(folder / f"{mark.hexdigest()[:16]}.journal", every)
     token = open_journal(journal)
@@ -141,7 +141,7 @@ def resuming(folder: Path, *told: str | bytes, every: float = 30.0) -> Iterator[
         yield
         journal.is_complete = not journal.was_interrupted
     except Exception:
-        journal.is_complete = True  # It would fail again.
+        journal.is_complete = True  # it would fail again
         raise
     finally:
         close_journal(token)
@@ -151,9 +151,10 @@ def resuming(folder: Path, *told: str | bytes, every: float = 30.0) -> Iterator[
 
 
 class FileJournal(Journal):
-    """A journal in a file to which answers are appended, and a sum under way in a second one.
+    """A journal in a file to which answers are appended, with an unfinished sum in a second file.
 
-    Every record has its length and digest: what a crash has torn off is not read. Nobody else may have it open.
+    Every record has its length and digest, so that one which a crash has cut off is not read. A lock keeps other fits
+    from the file.
     """
 
     def __init__(self, path: Path, every: float):
@@ -173,11 +174,11 @@ class FileJournal(Journal):
 
     @property
     def sums(self) -> Path:
-        """The file of the sum that is under way."""
+        """The file of the unfinished sum."""
         return self.path.with_suffix(".sum")
 
     def answer(self, question: str, compute: Callable[[], Any]) -> Any:
-        """The next answer of the file, if it is one to this question; from the first other one on they are computed."""
+        """The next answer of the file, if it belongs to this question; after the first other one, all are computed."""
         start = self.file.tell()
         if not self.is_read:
             record = read_record(self.file, self.known)
@@ -199,12 +200,13 @@ class FileJournal(Journal):
         return value
 
     def _flush(self) -> None:
+        """Force the answers onto the disk."""
         self.file.flush()
         os.fsync(self.file.fileno())
         self.written = time.monotonic()
 
     def sum_so_far(self, question: str) -> tuple[int, Any]:
-        """The sum under way, if it is that of this question."""
+        """The unfinished sum, if it belongs to this question."""
         if self.sums.exists():
             with open(self.sums, "rb") as file:
                 record = read_record(file, self.known)
@@ -213,14 +215,14 @@ class FileJournal(Journal):
         return 0, None
 
     def keep_sum(self, question: str, n_terms: int, value: object) -> None:
-        """Replace the file of the sum under way, if the last time is long ago."""
+        """Replace the file of the unfinished sum, unless that was done a short while ago."""
         if time.monotonic() - self.written >= self.every:
             self._flush()
             record = record_bytes([question, self.file.tell(), n_terms, value], self.known)
             write_at_once(self.sums, lambda file: file.write(record))
 
     def close(self) -> None:
-        """End the file; that of a complete fit is removed."""
+        """Close the file, or remove that of a complete fit."""
         if not self.is_complete:
             self._flush()
         self.file.close()
@@ -241,7 +243,7 @@ def record_bytes(value: Any, names: Any) -> bytes:
 
 
 def read_record(file: BinaryIO, names: Any) -> Any:
-    """The value of the next record; None where there is no whole one."""
+    """The value of the next record; None if there is no whole record."""
     head = file.read(HEAD.size)
     if len(head) < HEAD.size:
         return None

@@ -1,4 +1,4 @@
-"""A model file: a zip archive of a few members, each with its digest, written at once or not at all."""
+"""A model file: a zip archive of a few members, each with its digest, written as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from representer.linalg.resources import available_bytes
 # The members of a model file. The last one has the digests of the others, as `sha256sum -c SHA256SUMS` reads them.
 ABOUT, STATE, ARRAYS, DIGESTS = "about.json", "state.json", "arrays.safetensors", "SHA256SUMS"
 MEMBERS = (ABOUT, STATE, ARRAYS, DIGESTS)
-DEFAULT_NAME = "model.representer"  # in a folder
+DEFAULT_NAME = "model.representer"  # the name of a model file in a folder
 AGAIN = "Fetch the file again, or save the model again."
 # All members have the same date, so that the same model is the same file.
 DATE = (1980, 1, 1, 0, 0, 0)
-SMALL = 2**26  # so many bytes are read without a look at the memory
+SMALL = 2**26  # bytes that are read without a check of the free memory
 
 
 class ModelFileError(ValueError):
-    """A model cannot be written to a file, or a file is no model that may be read; the message says what to do."""
+    """A model cannot be written to a file, or a file cannot be read as a model; the message says what to do."""
 
 
 def model_path(path: str | os.PathLike[str]) -> Path:
@@ -34,14 +34,14 @@ def model_path(path: str | os.PathLike[str]) -> Path:
 
 
 def write_members(path: Path, members: Mapping[str, bytes], compress: bool | int) -> None:
-    """Write the members and their digests; whoever reads meanwhile sees the file before or the file after.
+    """Write the members and their digests; a reader sees the old or the new file, and nothing between them.
 
     Parameters
     ----------
     path : Path
         The file, whose folder is made if it is not there.
     members : mapping of names to bytes
-        What is written.
+        The members.
     compress : bool or int
         False stores the bytes as they are; True or a level from 1 to 9 compresses them (deflate).
     """
@@ -62,7 +62,7 @@ def write_members(path: Path, members: Mapping[str, bytes], compress: bool | int
 
 
 def write_at_once(path: Path, write: Callable[[BinaryIO], Any]) -> None:
-    """Write a file next to its place, and move it there when all of it is on the disk."""
+    """Write a file beside its place, and move it there when all of it is on the disk."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
@@ -78,14 +78,14 @@ def write_at_once(path: Path, write: Callable[[BinaryIO], Any]) -> None:
 
 
 def _umask() -> int:
-    """The permissions that new files of this process do not have."""
+    """The permissions that new files of this process lack."""
     mask = os.umask(0o077)
     os.umask(mask)
     return mask
 
 
 def read_members(path: Path, names: tuple[str, ...] = MEMBERS[:-1]) -> dict[str, bytes]:
-    """Some members of a model file, each as its digest says."""
+    """Members of a model file, each checked against its digest."""
     try:
         with zipfile.ZipFile(path) as archive:
             _check_entries(archive, path)
@@ -97,7 +97,7 @@ def read_members(path: Path, names: tuple[str, ...] = MEMBERS[:-1]) -> dict[str,
         raise ModelFileError(f"There is no model file {str(path)!r}. Give the path that save was given.") from None
     except OSError as error:
         raise ModelFileError(f"{str(path)!r} cannot be read: {error}") from error
-    except Exception as error:  # zipfile and zlib have a dozen ways to say that bytes are not what they should be
+    except Exception as error:  # zipfile and zlib have a dozen errors for damaged bytes
         raise ModelFileError(f"{str(path)!r} is no model file, or a damaged one ({error}). {AGAIN}") from error
     for name, data in members.items():
         if hashlib.sha256(data).hexdigest() != sums[name]:
@@ -108,7 +108,7 @@ def read_members(path: Path, names: tuple[str, ...] = MEMBERS[:-1]) -> dict[str,
 
 
 def _check_entries(archive: zipfile.ZipFile, path: Path) -> None:
-    """Refuse names other than the four, names twice, sizes that no memory holds, links and encryption."""
+    """Refuse unknown or repeated members, sizes beyond the memory, links and encryption."""
     entries = archive.infolist()
     if sorted(entry.filename for entry in entries) != sorted(MEMBERS):
         names = ", ".join(repr(entry.filename[:40]) for entry in entries[:6])
@@ -128,7 +128,7 @@ def _check_entries(archive: zipfile.ZipFile, path: Path) -> None:
 
 
 def _digests(text: bytes, path: Path) -> dict[str, str]:
-    """The digests by name."""
+    """The digests of the members by name."""
     lines = [line.split("  ") for line in text.decode("ascii").splitlines()]
     if sorted(line[-1] for line in lines) != sorted(MEMBERS[:-1]) or any(len(line) != 2 for line in lines):
         raise ModelFileError(f"{DIGESTS} in {str(path)!r} does not list the members. {AGAIN}")

@@ -1,4 +1,4 @@
-"""Fitted learners in files: written, described, and read back without running anything that a file says."""
+"""Fitted learners in files: written, described, and read back without running code from a file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from representer.persistence.light import Compression, WithoutSystem
 from representer.persistence.records import FitRecord
 from representer.persistence.state import PACKAGE, Known, Reader, Writer, known, name_of
 
-# The number of the format: it grows when files look different, and a reader knows all numbers up to its own.
+# The number of the format, which grows with changes of it; a reader knows all formats up to its own.
 FORMAT = 1
 DEPENDENCIES = ("numpy", "scipy", "scikit-learn", "torch", "safetensors", "rdkit", "networkx")
 
@@ -37,13 +37,13 @@ def write_model(
     Parameters
     ----------
     model : learner
-        Its state is written, whatever it is made of.
+        The fitted learner, whose whole state is written.
     path : path
-        A file, or a folder, in which it is called ``model.representer``.
+        A file, or a folder for a file ``model.representer``.
     learners : classes
-        Those that a reader knows beside the rest of the library.
+        The learners, which a reader knows beside the rest of the library.
     record : FitRecord or None
-        What is known of the fit.
+        The record of the fit.
     compress : bool or int
         Are the bytes compressed (deflate), and at which level from 1 to 9?
 
@@ -84,7 +84,7 @@ def _text(content: object, indent: int | None = None) -> bytes:
 
 
 def installed(packages: Iterable[str]) -> dict[str, str]:
-    """The versions of those packages that are there."""
+    """The versions of the packages that are installed."""
     versions = {}
     for package in packages:
         try:
@@ -100,17 +100,30 @@ def library_version() -> str:
 
 
 def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """What a model file says about itself: versions, inputs, the fit; nothing else is read.
+    """Describe a model file by what it says about itself: versions, inputs, the fit. Nothing else is read.
 
     Parameters
     ----------
     path : path
-        A file that ``save`` has written, or the folder in which it is.
+        A file that ``save`` has written, or its folder.
 
     Returns
     -------
     about : dict
         ``format``, ``library``, ``learner``, ``parameters``, ``python``, ``dependencies``, ``fit``, ``trusted``.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from representer import OperatorRidge
+    >>> from representer.persistence import describe
+    >>> X = np.arange(5.0)[:, None]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     OperatorRidge("rbf", alpha=0.1).fit(X, X[:, 0]).save(folder).name
+    ...     describe(folder)["learner"]
+    'model.representer'
+    'representer.OperatorRidge'
     """
     file = model_path(path)
     return _about(read_members(file, (ABOUT,))[ABOUT], file)
@@ -131,7 +144,7 @@ def _json(text: bytes, file: Path) -> Any:
 
 
 def read_model(path: str | os.PathLike[str], *, learners: Iterable[type], trusted: Iterable[Any] = ()) -> Any:
-    """Read a fitted learner from a file; what it may construct is a closed list, and what is trusted."""
+    """Read a fitted learner from a file, which may construct classes of a closed list and of ``trusted`` only."""
     file = model_path(path)
     members = read_members(file)
     about = _about(members[ABOUT], file)
@@ -160,5 +173,5 @@ def _read_state(state: Any, arrays: bytes, names: Known, file: Path) -> Any:
         raise ModelFileError(
             f"{str(file)!r} needs {error.name}, which is not installed: pip install {error.name}."
         ) from error
-    except Exception as error:  # whatever a state may be that no version of the library has written
+    except Exception as error:  # a state that the library has not written may raise anything
         raise ModelFileError(f"The state in {str(file)!r} is none of a model ({error!r:.200}). {AGAIN}") from error

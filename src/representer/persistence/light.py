@@ -1,4 +1,4 @@
-"""Light models: the same function on fewer anchors, to a stated error that is measured."""
+"""Light models: functions on fewer anchors, within an error that is stated and measured."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from representer.linalg import least_squares, pivoted_cholesky
 from representer.operators import Decomposable
 from representer.samples import Data, plain, take
 
-MOST_ANCHORS = 20000  # of a function whose Gram matrix is formed
-BETWEEN = (0.5, -0.25)  # where on the line from a sample to another one light functions are looked at, too
+MOST_ANCHORS = 20000  # the largest number of anchors whose Gram matrix is formed
+BETWEEN = (0.5, -0.25)  # shares of the way from a sample to another one where light functions are checked, too
 
 
 @dataclass(frozen=True)
 class Compression:
-    """What a light model has lost: anchors, and the largest error at the old ones, relative to the largest value."""
+    """The numbers of anchors of a model and its light form, and the largest error relative to the largest value."""
 
     anchors_before: int
     anchors: int
@@ -29,7 +29,7 @@ class Compression:
 
 
 class WithoutSystem:
-    """What stands for the system of a light model, which keeps its function only."""
+    """The placeholder for the system of a light model, which keeps its function only."""
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):
@@ -41,12 +41,12 @@ class WithoutSystem:
 
 
 def light_function(function: Function, tolerance: float) -> tuple[Function, Compression]:
-    """The same function on fewer anchors, with the error that was measured at all old ones.
+    """A function on fewer anchors, with its error at all anchors of the old one.
 
-    Each expansion in it, a layer or a member of a stack, is projected onto the span of some of its anchors. Its own
-    tolerance is a tenth of the last one until the values of the whole function are within that of the user, also at
-    vectors between the anchors and a little beyond them: members whose large values cancel may do so at the anchors
-    only.
+    Each expansion in it, a layer or a member of a stack, is projected onto the span of some of its anchors. The
+    tolerance of these projections is divided by ten until the values of the whole function are within the user's
+    tolerance, also at vectors between the anchors and a little beyond them, because large values of members may cancel
+    at the anchors only.
     """
     if not (isinstance(tolerance, float | int) and 0 < tolerance < 1):
         raise ValueError(f"tolerance must be a number between 0 and 1, relative to the values of f; got {tolerance!r}.")
@@ -56,19 +56,19 @@ def light_function(function: Function, tolerance: float) -> tuple[Function, Comp
             f"compressed needs a function on samples with a scalar kernel; this is a {type(function).__name__}. Models "
             "with an approximation are light already: choose fewer landmarks or features, or save(path, compress=9)."
         )
-    own = float(tolerance)
-    while own > torch.finfo(torch.float64).eps:
-        light, error = _compressed(function, own)
+    inner_tolerance = float(tolerance)
+    while inner_tolerance > torch.finfo(torch.float64).eps:
+        light, error = _compressed(function, inner_tolerance)
         if not isinstance(function, Expansion):
             error = max(_error(function, light, where) for where in (points, *_probes(points)))
         if error <= tolerance:
             return light, Compression(before, _n_anchors(light), error, float(tolerance))
-        own *= 0.1
+        inner_tolerance *= 0.1
     return function, Compression(before, before, 0.0, float(tolerance))
 
 
 def _points(function: Function) -> Data:
-    """The inputs at which the error is measured: the anchors that see the data; None where nothing can be dropped."""
+    """The anchors of the first layer, at which the error is measured; None if no anchors can be dropped."""
     if isinstance(function, Stacked):
         return next((points for points in map(_points, function.functions) if points is not None), None)
     if isinstance(function, Composed):
@@ -79,7 +79,7 @@ def _points(function: Function) -> Data:
 
 
 def _probes(points: Data) -> list[np.ndarray]:
-    """Vectors between points and a little beyond them; none of what is no vector."""
+    """Vectors between points and a little beyond them; no probes for points that are no vectors."""
     if not (isinstance(points, np.ndarray) and points.ndim == 2 and points.dtype.kind == "f"):
         return []
     others = points[np.random.default_rng(0).permutation(len(points))]
@@ -87,7 +87,7 @@ def _probes(points: Data) -> list[np.ndarray]:
 
 
 def _n_anchors(function: Function) -> int:
-    """The anchors of all expansions in a function."""
+    """The number of anchors of all expansions in a function."""
     if isinstance(function, Stacked):
         return sum(map(_n_anchors, function.functions))
     if isinstance(function, Composed):
@@ -96,21 +96,21 @@ def _n_anchors(function: Function) -> int:
 
 
 def _compressed(function: Function, tolerance: float) -> tuple[Function, float]:
-    """The function with every expansion in it projected; the error is that of an expansion, NaN of a whole."""
+    """The function with projected expansions, and the error of a single expansion; NaN for several of them."""
     if isinstance(function, Stacked):
         weighted = [m for m, w in enumerate(function.weights) if w.any()]
         members = tuple(_compressed(function.functions[m], tolerance)[0] for m in weighted)
         return Stacked(members, function.weights[weighted]), np.nan  # type: ignore[arg-type]
     if isinstance(function, Composed):
-        parts = [_compressed(part, tolerance)[0] for part in (*function.inner, function.outer)]
-        return Composed(tuple(parts[:-1]), parts[-1]), np.nan  # type: ignore[arg-type]
+        layers = [_compressed(layer, tolerance)[0] for layer in (*function.inner, function.outer)]
+        return Composed(tuple(layers[:-1]), layers[-1]), np.nan  # type: ignore[arg-type]
     if isinstance(function, Expansion) and isinstance(function.kernel, Decomposable):
         return _projection(function, tolerance)
     return function, 0.0
 
 
 def _error(function: Function, light: Function, points: Data) -> float:
-    """The largest difference at some points, relative to the largest value without the constant."""
+    """The largest difference of two functions at points, relative to the largest value without the constant."""
     with torch.no_grad():
         values = function(points)
         constant = getattr(function, "intercept", None)
@@ -127,16 +127,16 @@ def _projection(function: Expansion, tolerance: float) -> tuple[Expansion, float
         raise ValueError(f"compressed forms a Gram matrix of all anchors, at most {MOST_ANCHORS}; there are {n}.")
     with torch.no_grad():
         gram = expansion.kernel.kernel._gram(expansion.anchors, None)
-        slopes = expansion.slopes  # which have more digits than the sum over large coefficients
+        slopes = expansion.slopes  # slopes have more digits than the sum over large coefficients
         values = gram @ expansion.coefficients if slopes is None else expansion.anchors @ slopes
         rows, coefficients, error = _fewest(gram, values, _pivots(gram), tolerance)
-    chosen = torch.as_tensor(rows)
-    light = replace(function, anchors=take(function.anchors, chosen), coefficients=plain(coefficients), slopes=None)
+    anchors = take(function.anchors, torch.as_tensor(rows))
+    light = replace(function, anchors=anchors, coefficients=plain(coefficients), slopes=None)
     return light, error
 
 
 def _pivots(gram: Tensor) -> np.ndarray:
-    """The rows of a Gram matrix in the order in which they explain most of what is left."""
+    """The pivots of a Gram matrix: each row explains most of what the rows before it leave."""
     return np.asarray(plain(pivoted_cholesky(gram)[1]))
 
 
@@ -146,16 +146,16 @@ def _fewest(gram: Tensor, values: Tensor, pivots: np.ndarray, tolerance: float) 
     best = _projected(gram, values, pivots)
     while high - low > 1:
         middle = (low + high) // 2
-        found = _projected(gram, values, pivots[:middle])
-        if found[2] <= tolerance:
-            high, best = middle, found
+        projection = _projected(gram, values, pivots[:middle])
+        if projection[2] <= tolerance:
+            high, best = middle, projection
         else:
             low = middle
     return best
 
 
 def _projected(gram: Tensor, values: Tensor, rows: np.ndarray) -> tuple[np.ndarray, Tensor, float]:
-    """The coefficients of the projection onto some anchors: f' agrees with f there; and its largest relative error."""
+    """The coefficients of the projection onto these anchors, where it equals f, and its largest relative error."""
     index = torch.as_tensor(rows)
     coefficients = least_squares(gram[index][:, index], values[index])
     scale = values.abs().amax().clamp(min=torch.finfo(values.dtype).tiny)

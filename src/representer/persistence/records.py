@@ -1,4 +1,4 @@
-"""What is known of a fit beside its result: when it was, what its data looked like, and their fingerprint."""
+"""Records of fits: their time, the form of their data, and fingerprints of the data."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from representer.persistence.container import ModelFileError
 from representer.persistence.state import Writer, known
 from representer.samples import Data, as_records, frame_library, is_dask, n_passed
 
-# A fingerprint looks at all of the rows of arrays up to so many bytes, of longer ones and of objects at so many rows.
+# A fingerprint reads all rows of arrays up to WHOLE_BYTES, and SAMPLED_ROWS rows of larger ones and of objects.
 WHOLE_BYTES = 2**24
 SAMPLED_ROWS = 1000
 
 
 @dataclass(frozen=True)
 class FitRecord:
-    """When a learner was fitted, for how long, and to what."""
+    """The record of a fit: its time and duration, and the form and fingerprints of its data."""
 
     began: str  # in UTC
     seconds: float
-    n_samples: int | None  # None where a collection on Dask does not know it
+    n_samples: int | None  # None if a collection on Dask does not know it
     inputs: dict[str, Any] = field(default_factory=dict)
     fingerprints: dict[str, str | None] = field(default_factory=dict)
     batches: int = 1
-    warnings: tuple[str, ...] = ()  # what the fit has said
-    memory: int | None = None  # by how many bytes the largest memory of the process has grown; None where not known
+    warnings: tuple[str, ...] = ()  # the texts of the fit's warnings
+    memory: int | None = None  # the growth of the largest memory of the process in bytes; None if unknown
 
     @classmethod
     def of(cls, X: Data, y: Data, began: datetime, seconds: float) -> FitRecord:
@@ -41,7 +41,7 @@ class FitRecord:
         return cls(began.isoformat(timespec="seconds"), seconds, n_passed(X), schema(X), marks)
 
     def joined(self, batch: FitRecord) -> FitRecord:
-        """The record of all batches, of which ``batch`` is the last one."""
+        """The record of all batches, with ``batch`` as the last one."""
         sizes = [record.n_samples for record in (self, batch) if record.n_samples is not None]
         marks = {name: fingerprint([self.fingerprints.get(name), mark]) for name, mark in batch.fingerprints.items()}
         return replace(
@@ -55,7 +55,7 @@ class FitRecord:
 
 
 def schema(X: Data) -> dict[str, Any]:
-    """What inputs look like: the container, the columns with their types, or the kinds of objects."""
+    """The form of inputs: their container, the columns with their types, or the kinds of objects."""
     container = f"{type(X).__module__.partition('.')[0]}.{type(X).__name__}"
     described: dict[str, Any] = {"container": container.removeprefix("builtins.")}
     if not hasattr(X, "__len__"):
@@ -70,21 +70,28 @@ def schema(X: Data) -> dict[str, Any]:
 
 
 def _count(n: Any) -> int | None:
-    return None if n != n else int(n)  # Dask has NaN where it does not know
+    """A size as an integer; None for NaN, which stands for unknown sizes on Dask."""
+    return None if n != n else int(n)
 
 
 def fingerprint(data: Data) -> str | None:
-    """The SHA-256 digest of data: of all their rows, or of evenly spaced ones; None where that takes a pass over Dask.
+    """The SHA-256 digest of all rows of data, or of evenly spaced ones; None for data on Dask, which need a pass.
 
-    Equal data have equal fingerprints. Long ones that differ in rows that are not looked at have, too.
+    Equal data have equal fingerprints. So may long data that differ in rows that are not read.
+
+    Examples
+    --------
+    >>> from representer.persistence import fingerprint
+    >>> fingerprint(["a", "b"]) == fingerprint(["a", "b"]), fingerprint(["a", "b"]) == fingerprint(["b", "a"])
+    (True, False)
     """
     if is_dask(data) or not hasattr(data, "__len__"):
         return None
     digest = hashlib.sha256()
     if sparse.issparse(data):
         data = sparse.csr_array(data)
-        for part in (data.indptr, data.indices, data.data):
-            _add_array(digest, part)
+        for array in (data.indptr, data.indices, data.data):
+            _add_array(digest, array)
         return digest.hexdigest()
     array = _as_array(data)
     if array is not None and array.dtype.kind != "O":
@@ -96,7 +103,7 @@ def fingerprint(data: Data) -> str | None:
 
 
 def _as_array(data: Data) -> np.ndarray | None:
-    """Data as an array; None where they are none, as objects, or columns of numbers beside durations."""
+    """Data as an array; None if they are no array, such as objects, or columns of numbers beside durations."""
     data = data.detach().cpu() if isinstance(data, Tensor) else data
     try:
         data = data.to_numpy() if hasattr(data, "to_numpy") else data
@@ -106,15 +113,16 @@ def _as_array(data: Data) -> np.ndarray | None:
 
 
 def _add_array(digest: Any, array: np.ndarray) -> None:
+    """Add the shape, the type and the rows of an array to a digest."""
     digest.update(f"{array.shape} {array.dtype.str}".encode())
-    rows = array if array.nbytes <= WHOLE_BYTES or not array.ndim else array[_some(len(array))]
+    rows = array if array.nbytes <= WHOLE_BYTES or not array.ndim else array[_sampled(len(array))]
     digest.update(np.ascontiguousarray(rows).tobytes())
 
 
 def _objects_fingerprint(objects: list[Any]) -> str | None:
-    """The digest of objects as a model file would hold them; None where it could not."""
+    """The digest of objects in the form of a model file; None if a model file could not hold them."""
     digest = hashlib.sha256(str(len(objects)).encode())
-    rows = [objects[i] for i in _some(len(objects))] if len(objects) > SAMPLED_ROWS else objects
+    rows = [objects[i] for i in _sampled(len(objects))] if len(objects) > SAMPLED_ROWS else objects
     try:
         for row in rows:
             writer = Writer(known())
@@ -127,5 +135,6 @@ def _objects_fingerprint(objects: list[Any]) -> str | None:
     return digest.hexdigest()
 
 
-def _some(n: int) -> np.ndarray:
+def _sampled(n: int) -> np.ndarray:
+    """The numbers of evenly spaced rows."""
     return np.linspace(0, n - 1, SAMPLED_ROWS).astype(int)

@@ -1,13 +1,13 @@
 """The state of a fitted learner as JSON and arrays, and back.
 
-What JSON has stands as it is: None, truth values, integers, finite floats and texts. Everything else is an object with
-one key, its kind. What has an identity (arrays, lists, dicts, instances of classes) is a *node* of one list, and
-``{"node": i}`` refers to it, so that what was shared is shared again. A node refers only to nodes before it: there are
-no cycles, and a file is read in one pass.
+Values of JSON stand as they are: None, truth values, integers, finite floats and texts. Everything else is an object
+with one key, its kind. Objects with an identity (arrays, lists, dicts, instances of classes) are *nodes* of one list;
+``{"node": i}`` refers to a node, so that shared objects are shared again. A node refers only to nodes before it: there
+are no cycles, and a file is read in one pass.
 
-A file holds names, and a name means something only if it is on the closed list of classes and functions here: nothing
-is imported because a file says so. RDKit molecules are SMILES with the order of the atoms: the reader of RDKit's own
-binary form does not end on some damaged ones.
+A file holds names, and only names on the closed list of classes and functions here have a meaning: a file cannot cause
+an import. RDKit molecules are SMILES with the order of the atoms, because the reader of RDKit's own binary form does
+not end on some damaged ones.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ ROOMS = (
     problems,
     inspection,
 )
-# Types that stand for themselves, such as the kind of the labels that a decoder has seen.
+# Types that are stored by their name, such as the kind of a decoder's labels.
 PLAIN_TYPES = {kind.__name__: kind for kind in (str, int, float, bool, bytes, tuple, list)}
 PACKAGE = __name__.partition(".")[0]
 
@@ -73,8 +73,8 @@ PACKAGE = __name__.partition(".")[0]
 def name_of(thing: Any) -> str:
     """The name of a class or a function in a file.
 
-    It has its module, but for those of the library, whose names are used once: they may move from file to file. What is
-    compiled into torch or NumPy is called as they offer it.
+    It includes the module, except for names of the library, which are unique and may move from file to file. Compiled
+    functions of torch and NumPy have the names under which these packages offer them.
     """
     if str(getattr(thing, "__module__", None)).startswith(f"{PACKAGE}."):
         return f"{PACKAGE}.{thing.__qualname__}"
@@ -87,11 +87,11 @@ def name_of(thing: Any) -> str:
 
 @dataclass(frozen=True)
 class Known:
-    """What names mean: the library's classes, torch's layers, and what the user trusts."""
+    """The meanings of names: the library's classes, torch's layers, and what the user trusts."""
 
     classes: Mapping[str, type]
     functions: Mapping[str, Callable[..., Any]]
-    plugins: frozenset[str] = frozenset()  # the names that were trusted by the user
+    plugins: frozenset[str] = frozenset()  # the names that the user trusts
 
     def class_called(self, name: str) -> type:
         """The class with this name, if it is on the list."""
@@ -113,15 +113,15 @@ class Known:
 
 
 def known(learners: Iterable[type] = (), trusted: Iterable[Any] = ()) -> Known:
-    """The closed list: the library, these learners, and what is trusted, by name or as the thing itself."""
+    """The closed list of names: the library, these learners, and trusted names, classes or functions."""
     if isinstance(trusted, str):
         raise ValueError(f"trusted must be a list of names; got {trusted!r}. Pass trusted=[{trusted!r}].")
-    own = {name_of(kind): kind for kind in learners}
+    learner_classes = {name_of(kind): kind for kind in learners}
     things = {name if isinstance(name, str) else name_of(name): _resolved(name) for name in trusted}
     classes = {name: thing for name, thing in things.items() if isinstance(thing, type)}
     others = {name: thing for name, thing in things.items() if not isinstance(thing, type)}
     return Known(
-        {**_library(), **_layers(), **own, **classes},
+        {**_library(), **_layers(), **learner_classes, **classes},
         {name_of(keep_going): keep_going, **others},
         frozenset(things),
     )
@@ -129,11 +129,11 @@ def known(learners: Iterable[type] = (), trusted: Iterable[Any] = ()) -> Known:
 
 @cache
 def _library() -> Mapping[str, type]:
-    """The classes that the rooms define, by name."""
+    """The classes of the rooms, by name."""
     modules: list[ModuleType] = [*ROOMS]
     for room in ROOMS:
-        parts = walk_packages(getattr(room, "__path__", ()), f"{room.__name__}.")
-        modules.extend(resolve_name(part.name) for part in parts)
+        files = walk_packages(getattr(room, "__path__", ()), f"{room.__name__}.")
+        modules.extend(resolve_name(file.name) for file in files)
     classes = [
         thing
         for module in modules
@@ -151,7 +151,7 @@ def _layers() -> Mapping[str, type]:
 
 
 def _resolved(name: object) -> Any:
-    """What a name that the user trusts means."""
+    """The class or function that a trusted name means."""
     if not isinstance(name, str):
         if isinstance(name, type) or callable(name):
             return name
@@ -166,7 +166,7 @@ def _resolved(name: object) -> Any:
 
 
 def molecule_state(value: Any) -> dict[str, Any] | None:
-    """A molecule as SMILES and the places of its atoms there; None for anything else."""
+    """A molecule as SMILES with the order of its atoms; None for anything else."""
     if type(value).__module__ != "rdkit.Chem.rdchem":
         return None
     from rdkit import Chem
@@ -185,7 +185,7 @@ def molecule_state(value: Any) -> dict[str, Any] | None:
 
 
 def molecule_record(_: Any, content: Any) -> Any:
-    """The molecule of SMILES and an order of atoms."""
+    """The molecule from SMILES and an order of atoms."""
     try:
         from rdkit import Chem
     except ImportError as error:
@@ -201,17 +201,17 @@ def molecule_record(_: Any, content: Any) -> Any:
 
 
 def _structure(molecule: Any) -> tuple[Any, ...]:
-    """What tells two molecules apart: atoms and bonds in their order, and the isomeric SMILES."""
+    """The structure that tells molecules apart: atoms and bonds in their order, and the isomeric SMILES."""
     from rdkit import Chem
 
-    asked = ("AtomicNum", "FormalCharge", "Isotope", "TotalNumHs", "IsAromatic", "NumRadicalElectrons")
-    atoms = [tuple(getattr(atom, f"Get{name}")() for name in asked) for atom in molecule.GetAtoms()]
+    properties = ("AtomicNum", "FormalCharge", "Isotope", "TotalNumHs", "IsAromatic", "NumRadicalElectrons")
+    atoms = [tuple(getattr(atom, f"Get{name}")() for name in properties) for atom in molecule.GetAtoms()]
     bonds = {(*sorted((b.GetBeginAtomIdx(), b.GetEndAtomIdx())), str(b.GetBondType())) for b in molecule.GetBonds()}
     return atoms, bonds, Chem.MolToSmiles(molecule)
 
 
-Json = Any  # what a file of JSON holds
-Node = dict[str, Json]  # what a file says of one object
+Json = Any  # a value of JSON
+Node = dict[str, Json]  # the description of one object in a file
 
 SPARSE = {kind.__name__: kind for kind in (SparseRows, sparse.csr_array, sparse.csr_matrix)}
 TENSOR_TYPES = {
@@ -225,15 +225,15 @@ OMITTED = ("_skl_callbacks",)  # callbacks watch a fit, and are no part of the m
 
 
 class Writer:
-    """Writes values into nodes and arrays, and says where something is that a file cannot hold."""
+    """Writes values into nodes and arrays; an error gives the place of a value that a file cannot hold."""
 
     def __init__(self, known: Known) -> None:
         self.known = known
         self.nodes: list[Node] = []
         self.arrays: dict[str, np.ndarray] = {}
-        self.foreign: set[str] = set()  # names that whoever loads the file must trust
+        self.foreign: set[str] = set()  # names that a reader of the file must trust
         self._places: dict[int, int] = {}
-        self._alive: list[Any] = []  # so that no identity is used twice
+        self._alive: list[Any] = []  # kept alive, so that no id is used twice
         self._path: list[str] = []
 
     def value(self, value: Any) -> Any:
@@ -250,6 +250,7 @@ class Writer:
         return {"node": self._node(value)}
 
     def _node(self, value: object) -> int:
+        """The number of the node of an object, which is written if it is new."""
         place = self._places.get(id(value))
         if place is None:
             self._places[id(value)] = -1
@@ -262,6 +263,7 @@ class Writer:
         return place
 
     def _described(self, value: object) -> Node:
+        """The node that describes an object, by its kind."""
         kind = type(value)
         for base, describe in NODES.items():
             if kind is base:
@@ -296,7 +298,7 @@ class Writer:
         return pairs
 
     def _array(self, array: np.ndarray) -> Node:
-        """Where an array is stored; its type and shape where safetensors does not have them, and its order."""
+        """The place and order of a stored array, with type and shape if safetensors does not have such a type."""
         if array.dtype.kind in "OV":
             raise self._refusal(f"is an array of type {array.dtype}", "")
         name = str(len(self.arrays))
@@ -317,8 +319,8 @@ class Writer:
         return {"array": self._array(array)}
 
     def _sparse(self, rows: Any) -> Node:
-        parts = [self._array(part) for part in (rows.data, rows.indices, rows.indptr)]
-        return {"sparse": [type(rows).__name__, list(rows.shape), *parts]}
+        arrays = [self._array(array) for array in (rows.data, rows.indices, rows.indptr)]
+        return {"sparse": [type(rows).__name__, list(rows.shape), *arrays]}
 
     def _random_state(self, generator: np.random.RandomState) -> Node:
         name, keys, *rest = tuple(generator.get_state(legacy=True))
@@ -330,8 +332,8 @@ class Writer:
         if kind.__module__ not in ("networkx.classes.graph", "networkx.classes.digraph"):
             return None
         edges = [(u, v, data) for u, v, data in graph.edges(data=True)]
-        parts = (graph.graph, [(node, data) for node, data in graph.nodes(data=True)], edges)
-        return {"network": [graph.is_directed(), *map(self.value, parts)]}
+        contents = (graph.graph, [(node, data) for node, data in graph.nodes(data=True)], edges)
+        return {"network": [graph.is_directed(), *map(self.value, contents)]}
 
     def _type(self, kind: type) -> Node:
         if PLAIN_TYPES.get(kind.__name__) is kind:
@@ -339,6 +341,7 @@ class Writer:
         return {"type": self._named(kind, "class")}
 
     def _instance(self, value: object) -> Node:
+        """An instance of a class as the name of the class and its attributes."""
         kind = type(value)
         name = self._named(kind, "class")
         plain = all(getattr(kind, name) is getattr(object, name) for name in ("__reduce_ex__", "__reduce__"))
@@ -350,15 +353,15 @@ class Writer:
         if not isinstance(state, dict):
             raise self._refusal(f"is a {name}, whose state is no dict of attributes", "")
         fields: Node = {}
-        for attribute, part in state.items():
+        for attribute, content in state.items():
             if attribute not in OMITTED and not is_cache(kind, attribute):
                 with self._at(f".{attribute}"):
-                    fields[attribute] = self.value(part)
+                    fields[attribute] = self.value(content)
         return {"instance": [name, fields]}
 
     # -- names --------------------------------------------------------------------------------------------------------
     def _named(self, thing: object, what: str) -> str:
-        """The name of a class or a function, which must be found where it says that it is."""
+        """The name of a class or a function, by which it can be found again."""
         name = name_of(thing)
         if "<" in name or name.startswith("None."):
             advice = f"A {what} is found again by its name: define it at the top of a module."
@@ -372,17 +375,19 @@ class Writer:
 
     @contextmanager
     def _at(self, step: str) -> Iterator[None]:
+        """A context in which the path to the present value has one more step."""
         self._path.append(step)
         yield
         self._path.pop()
 
     def _refusal(self, what: str, advice: str) -> ModelFileError:
+        """The error about the present value, with the path to it."""
         path = "".join(self._path).lstrip(".") or "the model"
         return ModelFileError(f"{path} {what}: a model file cannot hold it. {advice}".rstrip())
 
 
 def _moment(value: date) -> dict[str, str]:
-    """A date or a moment as text; one of pandas becomes that of Python, to the microsecond."""
+    """A date or a moment as text; a moment of pandas is rounded to Python's microseconds."""
     if not isinstance(value, datetime):
         return {"date": value.isoformat()}
     plain: datetime = value.to_pydatetime(warn=False) if hasattr(value, "to_pydatetime") else value
@@ -390,7 +395,7 @@ def _moment(value: date) -> dict[str, str]:
 
 
 def is_cache(kind: type, attribute: str) -> bool:
-    """Is an attribute of a class only kept to save time?"""
+    """Is an attribute of a class a cached property, which need not be stored?"""
     return isinstance(getattr(kind, attribute, None), cached_property)
 
 
@@ -421,7 +426,7 @@ NODES: dict[type, Describe] = {
 
 
 class Reader:
-    """Makes values of nodes and arrays, by the closed list of what may be made."""
+    """Makes values from nodes and arrays, by the closed list of names."""
 
     def __init__(self, nodes: list[Node], arrays: dict[str, np.ndarray], known: Known) -> None:
         self.arrays, self.known = arrays, known
@@ -448,13 +453,13 @@ class Reader:
         return [self.value(entry) for entry in entries]
 
     def node(self, place: object) -> Any:
-        """A node that has been made."""
+        """The object of an earlier node."""
         if type(place) is not int or not 0 <= place < len(self._made):
             raise ModelFileError(f"The state refers to node {place!r}, which does not come before.")
         return self._made[place]
 
     def array(self, entry: Node) -> np.ndarray:
-        """A stored array, with its own memory."""
+        """A stored array, in memory of its own."""
         stored = self.arrays[entry["at"]]
         if "dtype" in entry:
             dtype = plain_type(entry["dtype"])
@@ -463,17 +468,17 @@ class Reader:
         return array.T if entry["order"] == "F" else array
 
     def instance(self, content: Json) -> Any:
-        """An instance of a class on the list, without a call of its constructor."""
+        """An instance of a class on the list, made without its constructor."""
         name, fields = content
         kind = self.known.class_called(name)
-        state = {attribute: self.value(part) for attribute, part in fields.items()}
+        state = {attribute: self.value(entry) for attribute, entry in fields.items()}
         made: Any = object.__new__(kind)
         if name in self.known.plugins or issubclass(kind, torch.nn.Module):
             restore = getattr(made, "__setstate__", None)
             vars(made).update(state) if restore is None else restore(state)
             return made
-        for attribute, part in completed_state(kind, state).items():
-            object.__setattr__(made, attribute, part)
+        for attribute, value in completed_state(kind, state).items():
+            object.__setattr__(made, attribute, value)
         return made
 
     def record(self, content: Json) -> Any:
@@ -487,9 +492,9 @@ class Reader:
 
 
 def completed_state(kind: type, state: Node) -> Node:
-    """The state with the defaults of arguments that it lacks, because an older version did not have them.
+    """The state with defaults for arguments that it lacks, because an older version did not have them.
 
-    A state with attributes that the class does not have, or with some that hide its methods, is refused.
+    A state is refused if it has attributes that the class does not have, or that would hide its methods.
     """
     defaults = _defaults(kind)
     state = {**{name: make() for name, make in defaults.items() if name not in state and make is not None}, **state}
@@ -507,7 +512,7 @@ def completed_state(kind: type, state: Node) -> Node:
 
 
 def _defaults(kind: type) -> dict[str, Callable[[], Any] | None]:
-    """The attributes that a class needs, each with what makes its default; None where it has none."""
+    """The attributes that a class needs, each with a function that makes its default, or None without a default."""
     makers: dict[str, Callable[[], Any] | None] = {}
     if dataclasses.is_dataclass(kind):
         for field in dataclasses.fields(kind):
@@ -538,8 +543,8 @@ def plain_type(text: object) -> np.dtype:
 
 
 def _sparse_rows(reader: Reader, content: Json) -> Any:
-    name, shape, *parts = content
-    data, indices, indptr = (reader.array(part) for part in parts)
+    name, shape, *arrays = content
+    data, indices, indptr = (reader.array(entry) for entry in arrays)
     rows = SPARSE[name]((data, indices, indptr), shape=tuple(int(n) for n in shape))
     rows.check_format(full_check=True)
     return rows

@@ -1,4 +1,4 @@
-"""What every decoder is, and the score of a candidate."""
+"""The decoder contract, and the score of a candidate."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ from representer.values import Value
 
 
 class Decoder(Value, ABC):
-    """How an element g of the RKHS of an output kernel l becomes an object: argmin_y ‖g − l(·, y)‖², over a set of y.
+    """The map from an element g of the RKHS of an output kernel l to an object: argmin_y ‖g − l(·, y)‖², over a set.
 
     A decoder is made from its options only, so it is a value: printable, comparable, copied by ``clone``. A learner
     calls ``resolve`` once, when it is fitted, and ``decode`` with every batch of predictions. A new decoder implements
-    ``decode``, and ``_learn`` for what it needs to know of the training outputs; with a ``short_name`` it can be given
-    by that name.
+    ``decode``, and ``_learn`` if it depends on the training outputs; a ``short_name`` is what users may write for it.
     """
 
     short_name: ClassVar[str | None] = None
@@ -36,24 +35,24 @@ class Decoder(Value, ABC):
             Decoder.named[cls.__dict__["short_name"]] = cls
 
     def resolve(self, kernel: Kernel, Y: Data) -> Self:
-        """This decoder for the RKHS of a kernel (with numbers) and training outputs; raises where it does not fit."""
+        """The decoder for the RKHS of a kernel (with numbers) and training outputs; an error where it does not suit."""
         new = copy.copy(self)
         new._learn(kernel, Y)
         return new
 
     def _learn(self, kernel: Kernel, Y: Data) -> None:
-        """Check that the decoder fits, and keep what it needs of the training outputs, in attributes of this copy."""
+        """Check that the decoder suits the outputs, and keep what it needs of them in attributes of this copy."""
 
     def calibrate(self, embedding: Embedding, Y: Data) -> Self:
-        """This decoder with its thresholds chosen on held-out predictions and their true outputs; by default itself."""
+        """The decoder with thresholds chosen on held-out predictions and their true outputs; by default itself."""
         return self
 
     @abstractmethod
     def decode(self, embedding: Embedding, X: Data | None = None) -> Data:
-        """One object for each element; X are the inputs they were predicted from, for decoders that ask for them."""
+        """One object for each element; X holds the inputs of the predictions, for decoders that need them."""
 
     def _state(self, name: str) -> Any:
-        """The attribute that ``resolve`` has kept, or an error that asks for it."""
+        """An attribute that ``resolve`` has set, or an error that asks for that call."""
         try:
             return getattr(self, name)
         except AttributeError:
@@ -78,14 +77,15 @@ class Custom(Decoder):
         self.function = function
 
     def decode(self, embedding: Embedding, X: Data | None = None) -> Data:
-        """What the function returns, checked for its length."""
+        """The objects that the function returns, after their number is checked."""
         return _one_each(self.function(embedding, X), len(embedding), "The decoder function")
 
 
-def _one_each(objects: Data, n: int, who: str) -> Data:
+def _one_each(objects: Data, n: int, source: str) -> Data:
+    """The objects, if there is one for each of n predictions; an error names their source."""
     if not hasattr(objects, "__len__") or len(objects) != n:
         got = f"{len(objects)} objects" if hasattr(objects, "__len__") else type(objects).__name__
-        raise ValueError(f"{who} must return one object for each of the {n} predictions; it returned {got}.")
+        raise ValueError(f"{source} must return one object for each of the {n} predictions; it returned {got}.")
     return objects
 
 
@@ -112,9 +112,9 @@ def as_decoder(decoder: object) -> Decoder:
 
 # -- scores -----------------------------------------------------------------------------------------------------------
 def candidate_scores(embedding: Embedding, candidates: Data, *, diagonal: Data | None = None) -> Tensor:
-    """2⟨g, φ(y)⟩ − ‖φ(y)‖², (q, c): ‖g‖² minus the squared distance of candidate y from g. Higher is better.
+    """The scores 2⟨g, φ(y)⟩ − ‖φ(y)‖² (q, c): ‖g‖² minus the squared distance of candidate y from g; higher is better.
 
-    One matrix product, in blocks of candidates, and evaluations of the kernel between candidates and anchors.
+    They cost the kernel between candidates and anchors, and one matrix product, in blocks of candidates.
 
     Parameters
     ----------
@@ -123,8 +123,8 @@ def candidate_scores(embedding: Embedding, candidates: Data, *, diagonal: Data |
     candidates : data
         c outputs, as the kernel takes them; with a precomputed kernel rows of l(candidates, training outputs).
     diagonal : array (c,), optional
-        Of precomputed candidates: their l(y, y). Not needed for the training outputs themselves, nor where all of these
-        have the same.
+        The l(y, y) of precomputed candidates. Not needed for the training outputs themselves, nor where l(y, y) is the
+        same for all of these.
 
     Examples
     --------
@@ -142,7 +142,7 @@ def candidate_scores(embedding: Embedding, candidates: Data, *, diagonal: Data |
 
 
 def prepared_like(embedding: Embedding, Y: Data) -> Data:
-    """Outputs as the kernel takes them, vectors in the precision and on the device of an embedding, and as wide."""
+    """Outputs as the kernel takes them; vectors have the width, the precision and the device of an embedding."""
     Y = embedding.kernel.prepare(Y)
     if not isinstance(Y, Tensor):
         return Y
@@ -152,7 +152,7 @@ def prepared_like(embedding: Embedding, Y: Data) -> Data:
 
 
 def check_width(kernel: Kernel, Y: Data, width: int) -> None:
-    """Outputs that are vectors have as many numbers as the training outputs."""
+    """Refuse vectors that have not as many numbers as the training outputs."""
     if Y.shape[-1] != width:
         what = "columns" if kernel.domain == "gram" else "features"
         raise ValueError(f"These outputs have {Y.shape[-1]} {what}, but the training outputs have {width}.")
@@ -174,15 +174,15 @@ def squared_norms(embedding: Embedding, Y: Data, diagonal: Data | None = None) -
             )
         return values
     gram = embedding.anchors.to(like)
-    own = gram.diagonal()
+    norms = gram.diagonal()
     if Y.shape == gram.shape and torch.equal(Y, gram):
-        return own
-    if own.max() - own.min() > torch.finfo(own.dtype).eps * len(own) * own.abs().max():
+        return norms
+    if norms.max() - norms.min() > torch.finfo(norms.dtype).eps * len(norms) * norms.abs().max():
         raise ValueError(
             "With a precomputed output kernel, l(y, y) of candidates is not in l(candidates, training outputs), and "
             "the training outputs do not all have the same. Pass diagonal=, or an output kernel object."
         )
-    return own.mean().expand(count(Y))
+    return norms.mean().expand(count(Y))
 
 
 def score_blocks(embedding: Embedding, Y: Data, norms: Tensor) -> Iterator[tuple[slice, Tensor]]:

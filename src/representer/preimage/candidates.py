@@ -1,4 +1,4 @@
-"""The best of some candidates."""
+"""Decoding by the best of given candidates."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from representer.preimage.base import (
 from representer.samples import Data, SparseRows, as_records, count, is_single
 from representer.values import COUNT
 
-# Scores that differ by so many units of rounding are equal: sums over anchors in different blocks are not the same.
+# Scores within this many units of rounding are equal: sums over anchors round differently in different blocks.
 TIE = 4096.0
 
 
@@ -30,11 +30,11 @@ class Candidates(Decoder):
     Parameters
     ----------
     candidates : collection or callable, optional
-        The outputs to choose from. None: the training outputs, equal ones once. A callable is given one input x and
-        returns the candidates of this x, for instance the molecules of the right mass.
+        The outputs to choose from. None: the distinct training outputs. A callable takes one input x and returns the
+        candidates of this x, for instance the molecules of the right mass.
     diagonal : array (c,), optional
-        With a precomputed output kernel, candidates are rows of l(candidates, training outputs), and this is their
-        l(y, y); not needed where it is the same for all training outputs. A callable returns a pair (rows, diagonal).
+        The l(y, y) of candidates with a precomputed output kernel, which are rows of l(candidates, training outputs);
+        not needed where l(y, y) is the same for all training outputs. A callable returns a pair (rows, diagonal).
 
     Notes
     -----
@@ -74,12 +74,11 @@ class Candidates(Decoder):
         else:
             self._objects = _as_collection(kernel, self.candidates, "Candidates")
         prepared = kernel.prepare(self._objects)
-        self._prepared = (
-            self._objects if isinstance(prepared, Tensor) else prepared
-        )  # a fitted learner keeps no tensors
+        # A fitted learner keeps no tensors.
+        self._prepared = self._objects if isinstance(prepared, Tensor) else prepared
 
     def decode(self, embedding: Embedding, X: Data | None = None) -> Data:
-        """The best candidate of each element, the first of equals."""
+        """The best candidate of each element; the first, where several score the same."""
         if callable(self.candidates):
             best = [pick(objects, rows)[0] for objects, rows, _ in self._own_best(embedding, 1, X)]
             return np.asarray(best) if embedding.kernel.domain in ("vectors", "gram") else best
@@ -95,9 +94,9 @@ class Candidates(Decoder):
         if callable(self.candidates):
             scores = np.full((len(embedding), k), -np.inf)
             lists = []
-            for i, (objects, best, own) in enumerate(self._own_best(embedding, k, X)):
+            for i, (objects, best, best_scores) in enumerate(self._own_best(embedding, k, X)):
                 lists.append(list(pick(objects, best)))
-                scores[i, : len(own)] = own
+                scores[i, : len(best_scores)] = best_scores
             return lists, scores
         values, rows = self._shared_best(embedding, k)
         return self._answers(embedding, rows), values.cpu().numpy()
@@ -106,7 +105,7 @@ class Candidates(Decoder):
         return rows.cpu().numpy() if embedding.kernel.domain == "gram" else pick(self._objects, rows.cpu().numpy())
 
     def _shared_best(self, embedding: Embedding, k: int) -> tuple[Tensor, Tensor]:
-        """Scores and numbers (q, k) of the k best of all candidates."""
+        """Scores and numbers (q, k) of the k best candidates, where all elements have the same ones."""
         if self._state("_objects") is None:
             raise ValueError(f"{self!r} was resolved with other candidates. Call decoder.resolve(kernel, Y) again.")
         n = count(self._prepared)
@@ -123,16 +122,16 @@ class Candidates(Decoder):
         return best, numbers
 
     def _own_best(self, embedding: Embedding, k: int, X: Data | None) -> Iterable[tuple[Any, np.ndarray, np.ndarray]]:
-        """For each input its candidates, the numbers of the k best, and their scores."""
+        """For each input its candidates, the numbers of the k best of them, and their scores."""
         if X is None or count(X) != len(embedding):
             raise ValueError(
                 f"These candidates depend on the input: pass X with one input for each of the {len(embedding)} "
                 f"predictions; got {'None' if X is None else count(X)}."
             )
         gram = embedding.kernel.domain == "gram"
-        of_input: Any = self.candidates
+        candidates_of: Any = self.candidates
         for i, x in enumerate(_items(X)):
-            candidates, diagonal = of_input(x), None
+            candidates, diagonal = candidates_of(x), None
             if gram and isinstance(candidates, tuple):
                 candidates, diagonal = candidates
             objects = _as_collection(embedding.kernel, candidates, f"The candidates of input {i}")
@@ -146,7 +145,7 @@ class Candidates(Decoder):
 
 
 def _best(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The k largest of each row, or all if there are fewer, and where; of those equal to rounding, the first."""
+    """The k largest scores of each row and their places, or all of fewer; equal ones keep their order."""
     info = torch.finfo(scores.dtype)
     tie = TIE * info.eps * scores.abs().amax(-1, keepdim=True).clamp(min=info.tiny / info.eps)
     largest = scores.amax(-1, keepdim=True)
@@ -178,33 +177,33 @@ def pick(objects: Data, rows: np.ndarray) -> Data:
 
 
 def _items(X: Data) -> Data:
-    """One input after another: rows of arrays and frames."""
+    """Inputs that can be gone through one by one: rows of arrays and frames, or objects."""
     return X.to_numpy() if hasattr(X, "to_numpy") else X
 
 
-def _as_collection(kernel: Kernel, candidates: Data, who: str) -> Data:
-    """Candidates as a collection; vectors as the rows of an array, of which numbers are those of one entry."""
+def _as_collection(kernel: Kernel, candidates: Data, name: str) -> Data:
+    """Candidates as a collection; vectors are the rows of an array, and plain numbers are rows of one entry."""
     if kernel.domain == "records":
         return as_records(candidates)
-    objects = as_objects(_not_empty(candidates, who))
+    objects = as_objects(_not_empty(candidates, name))
     if kernel.domain != "vectors" or isinstance(objects, SparseRows):
         return objects
     try:
         array = np.asarray(objects)
-    except ValueError:  # of different lengths: the kernel says so
+    except ValueError:  # their lengths differ, which the kernel will refuse
         return objects
     if array.dtype.kind not in "biuf":
         return objects
     return array.reshape(-1, 1) if array.ndim == 1 else array
 
 
-def _not_empty(candidates: Data, who: str) -> Data:
+def _not_empty(candidates: Data, name: str) -> Data:
     if candidates is None or is_single(candidates):
-        raise ValueError(f"{who} must be a collection of outputs; got {candidates!r:.80}. Put one output in a list.")
+        raise ValueError(f"{name} must be a collection of outputs; got {candidates!r:.80}. Put one output in a list.")
     if not hasattr(candidates, "__len__") and not hasattr(candidates, "shape"):
         candidates = list(candidates)
     if not count(candidates):
-        raise ValueError(f"{who} are empty: a prediction needs at least one output to choose from.")
+        raise ValueError(f"{name} are empty: a prediction needs at least one output to choose from.")
     return candidates
 
 

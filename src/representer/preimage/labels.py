@@ -1,4 +1,4 @@
-"""Sets of labels: rows of zeros and ones."""
+"""Decoding to sets of labels, as rows of zeros and ones, and the choice of their thresholds."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from representer.preimage.vectors import combination, is_dot_product
 from representer.samples import Data, SparseRows
 from representer.values import COUNT, NONE, TRUTH, Rule, is_real, one_of
 
-# Up to so many sets are looked at one by one.
+# Up to this many sets are compared one by one.
 MAX_SETS = 2**16
-# What thresholds are chosen for.
+# The measures for which a threshold may be chosen.
 MEASURES = ("f1", "hamming", "subset")
 
 
@@ -33,23 +33,24 @@ class LabelSet(Decoder):
     Parameters
     ----------
     threshold : float or "auto", optional
-        None: the set that maximises 2⟨g, φ(y)⟩ − ‖φ(y)‖², which for a linear kernel has the labels of
-        Σ_i w_i y_i > 1/2 (for a centred one, of Σ_i w_i y_i + (1 − Σ_i w_i) times the mean). A number: the labels for
-        which this is above it, whatever the kernel. ``"auto"``: that number is chosen on held-out predictions of the
-        training outputs, see ``measure``.
+        None: the set that maximises 2⟨g, φ(y)⟩ − ‖φ(y)‖². For a linear kernel that are the labels where
+        s = Σ_i w_i y_i exceeds 1/2 (for a centred one, s + (1 − Σ_i w_i) times the mean). A number: the labels where s
+        exceeds it, whatever the kernel. ``"auto"``: the number is chosen on held-out predictions of the training
+        outputs, see ``measure``.
     measure : {"f1", "hamming", "subset"}
-        What ``threshold="auto"`` optimises: the F1 measure of all labels of all samples together (micro-averaged), the
-        share of wrong labels, or the share of samples whose sets are right as a whole (subset accuracy). Ask for the
-        measure that will be reported: for F1 the best threshold is far lower than for the share of wrong labels.
+        The measure that ``threshold="auto"`` optimises: the F1 measure of all labels of all samples together
+        (micro-averaged), the share of wrong labels, or the share of samples whose sets are right as a whole (subset
+        accuracy). Ask for the measure that will be reported: for F1 the best threshold is far lower than for the share
+        of wrong labels.
     per_label : bool
-        Does ``threshold="auto"`` choose a number for each label? It follows labels that are shrunk differently, and
-        needs some dozens of samples with each label. The numbers are jointly best for F1 and the share of wrong
-        labels; for whole sets, no change of a single one is better.
+        Does ``threshold="auto"`` choose a number for each label? That suits labels whose predictions are shrunk
+        differently, and needs some dozens of samples with each label. The numbers are jointly best for F1 and the share
+        of wrong labels; for whole sets, no change of a single one is better.
     search : {"auto", "exact", "local"}
-        For a kernel that is not linear: all sets, or single labels added and taken away as long as this helps, starting
-        from the best training output. ``"auto"``: all sets if there are at most 65,536.
+        For a kernel that is not linear: ``"exact"`` compares all sets; ``"local"`` adds and takes away single labels as
+        long as this helps, starting from the best training output; ``"auto"`` is exact for at most 65,536 sets.
     max_labels : int, optional
-        The most labels of a set. None: all.
+        The largest number of labels in a set. None: no limit.
 
     Examples
     --------
@@ -135,7 +136,7 @@ class LabelSet(Decoder):
             return self
         new = copy.copy(self)
         values = _expected(embedding)
-        values = np.where(self._largest(values), values, -np.inf)  # those above max_labels are never set
+        values = np.where(self._largest(values), values, -np.inf)  # labels beyond max_labels are never set
         choose = best_thresholds if self.per_label else best_threshold
         new._decide = choose(values, _indicators(Y), self.measure)
         return new
@@ -158,7 +159,7 @@ class LabelSet(Decoder):
         return ((values > threshold) & self._largest(values)).astype(self._dtype)
 
     def _largest(self, values: np.ndarray) -> np.ndarray:
-        """The labels of each row that may be set: as many as allowed, of the largest values."""
+        """A mask of the labels of each row that may be set: the ``max_labels`` ones with the largest values."""
         if self._most() == self._n_labels:
             return np.ones(values.shape, dtype=bool)
         return (-values).argsort(1, kind="stable").argsort(1) < self._most()
@@ -170,22 +171,22 @@ class LabelSet(Decoder):
         if self.max_labels is not None and bool((size > self.max_labels).any()):
             sets[size > self.max_labels] = 0.0  # too large: start from the empty set
         scores = _own_scores(embedding, sets[:, None])[:, 0]
-        alive = torch.arange(len(sets))
+        improving = torch.arange(len(sets))
         flips = torch.eye(self._n_labels, dtype=sets.dtype)
         rounding = embedding.weights.shape[1] * torch.finfo(embedding.weights.dtype).eps
-        while len(alive):
-            tried = (sets[alive, None] - flips).abs()
-            values = _own_scores(embedding[alive.to(embedding.weights.device)], tried)
-            values[tried.sum(-1) > self._most()] = -torch.inf
-            best, which = values.max(-1)
-            better = best - scores[alive] > rounding * best.abs()
-            alive, which = alive[better], which[better]
-            scores[alive], sets[alive] = best[better], tried[better, which]
+        while len(improving):
+            neighbours = (sets[improving, None] - flips).abs()
+            values = _own_scores(embedding[improving.to(embedding.weights.device)], neighbours)
+            values[neighbours.sum(-1) > self._most()] = -torch.inf
+            best, flip = values.max(-1)
+            better = best - scores[improving] > rounding * best.abs()
+            improving, flip = improving[better], flip[better]
+            scores[improving], sets[improving] = best[better], neighbours[better, flip]
         return sets.numpy().astype(self._dtype)
 
 
 def _own_scores(embedding: Embedding, sets: Tensor) -> Tensor:
-    """Scores (q, c) of candidates (q, c, p) that each element has for itself."""
+    """Scores (q, c), where each of q elements has c candidate sets (q, c, p) of its own."""
     q, c, _ = sets.shape
     scores = torch.empty(q, c, dtype=torch.float64)
     for rows in row_blocks(q, 2 * c * embedding.weights.shape[1] * 8):
@@ -197,11 +198,12 @@ def _own_scores(embedding: Embedding, sets: Tensor) -> Tensor:
 
 
 def _expected(embedding: Embedding) -> np.ndarray:
-    """Σ_i w_i y_i, (q, n_labels), from the mean of a centred kernel."""
+    """The sums Σ_i w_i y_i (q, n_labels), around the mean of a centred kernel."""
     return np.asarray(combination(embedding.kernel, embedding.anchors, embedding.weights))
 
 
 def _indicators(Y: Data) -> np.ndarray:
+    """Outputs as rows of zeros and ones, checked."""
     labels = as_objects(Y)
     labels = labels.toarray() if isinstance(labels, SparseRows) else np.asarray(labels)
     if labels.ndim != 2 or labels.dtype.kind not in "biuf" or not np.isin(labels, (0, 1)).all():
@@ -214,7 +216,7 @@ def _indicators(Y: Data) -> np.ndarray:
 
 # -- thresholds ------------------------------------------------------------------------------------------------------
 def best_threshold(values: np.ndarray, labels: np.ndarray, measure: str = "f1") -> float:
-    """The number above which a label is set that is best for a measure, in the middle of the gap where it lies.
+    """The threshold above which labels are set that is best for a measure, in the middle of the gap where it lies.
 
     Examples
     --------
@@ -232,11 +234,11 @@ def best_threshold(values: np.ndarray, labels: np.ndarray, measure: str = "f1") 
 
 
 def best_thresholds(values: np.ndarray, labels: np.ndarray, measure: str = "f1") -> np.ndarray:
-    """A number for each label, above which it is set, that are together best for a measure.
+    """One threshold for each label, above which it is set; together they are best for a measure.
 
-    Wrong labels are counted label by label. F1 = 2 hits / (set labels + right labels) is a ratio of such sums, whose
-    best value q is where max(2 hits − q · set labels) = q · right labels (Dinkelbach, 1967). Whole sets depend on all
-    labels: one number after the other is the best beside the others, from the best common one on, until none changes.
+    The number of wrong labels is a sum over labels. F1 = 2 hits / (set labels + right labels) is a ratio of such sums,
+    whose best value q solves max(2 hits − q · set labels) = q · right labels (Dinkelbach, 1967). Whether a whole set is
+    right depends on all thresholds: starting from the best common one, each is improved in turn, until none changes.
 
     Examples
     --------
@@ -265,7 +267,7 @@ def best_thresholds(values: np.ndarray, labels: np.ndarray, measure: str = "f1")
 
 
 def _improved_for_sets(thresholds: np.ndarray, values: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Thresholds of which no single one can be changed for more sets that are right."""
+    """Thresholds where no change of a single one makes more sets right."""
     thresholds, right = thresholds.copy(), (values > thresholds) == labels
     improves = True
     while improves:
@@ -274,16 +276,16 @@ def _improved_for_sets(thresholds: np.ndarray, values: np.ndarray, labels: np.nd
             others = np.delete(right, j, axis=1).all(1)
             if others.any():
                 candidate = _best_cut(values[others, j], labels[others, j], _right_labels)
-                own = (values[:, j] > candidate) == labels[:, j]
-                if (others & own).sum() > right.all(1).sum():
-                    thresholds[j], right[:, j] = candidate, own
+                right_label = (values[:, j] > candidate) == labels[:, j]
+                if (others & right_label).sum() > right.all(1).sum():
+                    thresholds[j], right[:, j] = candidate, right_label
         improves = right.all(1).sum() > before
     return thresholds
 
 
-def _f1(found: np.ndarray, labels: np.ndarray) -> float:
+def _f1(predicted: np.ndarray, labels: np.ndarray) -> float:
     """The F1 measure of all labels of all samples together."""
-    return float(2.0 * (found & (labels > 0)).sum() / max(found.sum() + labels.sum(), 1))
+    return float(2.0 * (predicted & (labels > 0)).sum() / max(predicted.sum() + labels.sum(), 1))
 
 
 def _right_labels(hits: np.ndarray, size: np.ndarray, total: int) -> np.ndarray:
@@ -292,14 +294,14 @@ def _right_labels(hits: np.ndarray, size: np.ndarray, total: int) -> np.ndarray:
 
 
 def _edges(values: np.ndarray) -> np.ndarray:
-    """All values from the largest on, between infinities: the m-th cut lies between the m-th and the next of them."""
+    """All values in descending order, between infinities: cut m lies between edge m and edge m + 1."""
     return np.concatenate([[np.inf], -np.sort(-values, axis=None), [-np.inf]])
 
 
 def _right_sets(edges: np.ndarray, values: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """The number of samples whose sets are right for each cut: their labels lie above it, all others not."""
-    lowest = np.where(labels > 0, values, np.inf).min(1)  # The cut lies below this,
-    highest = np.where(labels > 0, -np.inf, values).max(1)  # and not below that.
+    """The number of samples whose sets are right for each cut: all their labels, and no others, lie above it."""
+    lowest = np.where(labels > 0, values, np.inf).min(1)  # the cut must lie below this value
+    highest = np.where(labels > 0, -np.inf, values).max(1)  # and not below this one
     possible = highest < lowest
     begun = np.searchsorted(np.sort(highest[possible]), edges[1:], side="right")
     ended = np.searchsorted(np.sort(lowest[possible]), edges[:-1], side="left")
@@ -309,9 +311,9 @@ def _right_sets(edges: np.ndarray, values: np.ndarray, labels: np.ndarray) -> np
 def _best_cut(
     values: np.ndarray, labels: np.ndarray, quality: Callable[[np.ndarray, np.ndarray, int], np.ndarray]
 ) -> float:
-    """The cut of best quality, a function of the right ones among the labels that are set, their number, and all."""
+    """The cut of best quality, a function of the hits among the set labels, their number, and all right labels."""
     order = np.argsort(-values, axis=None, kind="stable")
-    hits = np.concatenate([[0], np.cumsum(labels.reshape(-1)[order])])  # right ones of the first m
+    hits = np.concatenate([[0], np.cumsum(labels.reshape(-1)[order])])  # the right labels among the m largest values
     return _cut(_edges(values), quality(hits, np.arange(len(hits)), hits[-1]))
 
 
@@ -321,5 +323,5 @@ def _cut(edges: np.ndarray, quality: np.ndarray) -> float:
     m = int(quality.argmax())
     above, below = edges[m], edges[m + 1]
     if not math.isfinite(above):
-        return float(below)  # nothing is above the largest
+        return float(below)  # no value lies above the largest one
     return float(above + below) / 2.0 if math.isfinite(below) else float(np.nextafter(above, -np.inf))

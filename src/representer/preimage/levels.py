@@ -1,4 +1,4 @@
-"""The way back through the levels of deep kernel PCA, equation (10) of Tonin et al., and the network that learns it."""
+"""Pre-images through the levels of deep kernel PCA, equation (10) of Tonin et al., or by a network that learns them."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from representer.values import COUNT, POSITIVE, Value
 
 
 class Network(Value):
-    """A network from features back to data, and how it is trained together with the encoder that makes the features.
+    """A network from features back to data, and the options of its training together with the encoder.
 
     Parameters
     ----------
     module : torch.nn.Module
-        Maps features (n, q) to data (n, …). It is never changed: what is learned lives in a copy.
+        Maps features (n, q) to data (n, …). It is never changed: learned weights live in a copy.
     weight : float
-        Of the squared error of reconstructions, γ in equation (11) of Tonin et al.
+        The weight of the squared error of reconstructions, γ in equation (11) of Tonin et al.
     max_iter : int
-        Most passes over the data.
+        The largest number of passes over the data.
     batch_size : int
-        Samples in each step of Adam.
+        The number of samples in each step of Adam.
     learning_rate : float
-        The size of a step.
+        The learning rate of Adam.
 
     Examples
     --------
@@ -72,12 +72,12 @@ METHODS = ("auto", "direct", "ridge", "gradient", "weighted", "nearest")
 
 @dataclass(frozen=True)
 class LevelPreimages:
-    """Data that have given components.
+    """The pre-image maps of all levels: data for given components.
 
-    Level j sees inputs z (the data, or h of the level below) as φ_j(z). Its components h stand for the element
-    Σ_n ⟨h_n, h⟩ φ_j(z_n): for h = h_i and all N components that is φ_j(z_i). It is η_j W_j h of the paper, which has
-    η_j = 1. Where features are centred, the sum is one of φ_j(z_n) − m around their mean m. The element becomes an
-    input by a pre-image map, and that is what the level below stands for.
+    The inputs z of level j are the data, or the components of the level below. Components h of level j stand for the
+    element Σ_n ⟨h_n, h⟩ φ_j(z_n), which is φ_j(z_i) for h = h_i and all N components. The paper has η_j W_j h with
+    η_j = 1. Where features are centred, the sum is one of φ_j(z_n) − m around their mean m. A pre-image map makes an
+    input of the element; that input is what the level below goes on with.
     """
 
     levels: Levels
@@ -123,7 +123,7 @@ class LevelPreimages:
         return refined(lambda X: kernel._diag(X) - 2.0 * (weights * kernel._gram(X, inputs)).sum(1), means)
 
     def _method_of(self, j: int) -> str:
-        """How level j finds its inputs: by what was asked for, where its kernel allows it."""
+        """The pre-image map of level j: the one that was asked for, if its kernel allows it."""
         kernel = self.levels.kernels[j - 1] if j else self.levels.data.kernel
         vectors = j > 0 or (kernel.domain == "vectors" and isinstance(self.levels.data.anchors, np.ndarray))
         method = self.method
@@ -148,12 +148,12 @@ class LevelPreimages:
     def _images(self) -> Tensor:
         """The features of the training samples under the network in the first kernel."""
         kernel = self.levels.data.kernel
-        assert isinstance(kernel, Mapped)  # as the training of a decoder asks for
+        assert isinstance(kernel, Mapped)  # the training of a decoder requires it
         with torch.no_grad():
             return self._tensor(plain(kernel._image(kernel.prepare(self.levels.data.anchors))))
 
     def _decoded(self, features: Tensor) -> Tensor:
-        """What the decoder makes of features, as rows of the shape of the data."""
+        """The output of the decoder network for features, in the shape of the data."""
         assert self.decoder is not None
         weight = next(self.decoder.parameters(), features)
         with torch.no_grad():
@@ -162,5 +162,5 @@ class LevelPreimages:
 
 
 def _rows(X: Data, rows: np.ndarray) -> Data:
-    """Samples by number, of an array or of a list."""
+    """Samples of an array or of a list, by their numbers."""
     return X[rows] if hasattr(X, "shape") else [X[i] for i in rows]

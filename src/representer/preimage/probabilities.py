@@ -14,7 +14,7 @@ from representer.optimize import lbfgs, newton, with_gradient
 from representer.samples import Data, plain, take
 from representer.systems.support import Support, least_doubt, trust
 
-# Decision values that differ by less, relatively, are equal: a solver leaves as much.
+# Decision values with a smaller relative difference are equal, because solvers stop that far from the optimum.
 SAME = 1e-6
 
 
@@ -22,12 +22,12 @@ SAME = 1e-6
 class Calibration:
     """p = softmax(slope · F), slope > 0; for one column of decisions, the logistic function of slope · F.
 
-    No shifts: the most probable class is then the one that is predicted, as scikit-learn demands. None are needed where
-    the loss puts the decision where two classes are equally probable.
+    There are no shifts, so that the most probable class is the predicted one, as scikit-learn demands. None are needed
+    for losses whose decision boundary lies where two classes are equally probable.
     """
 
     slope: float
-    rates: tuple[float, ...] | None = None  # of the classes, where decisions say nothing
+    rates: tuple[float, ...] | None = None  # shares of the classes, for decisions that do not depend on the sample
 
     def __call__(self, decisions: np.ndarray) -> np.ndarray:
         """Probabilities (n, k) of decision values (n, k), or (n, 1) for two classes."""
@@ -37,14 +37,14 @@ class Calibration:
 
 
 def is_constant(decisions: Tensor) -> bool:
-    """Do all samples have the same decision values, but for what a solver leaves?"""
+    """Do all samples have the same decision values, up to the tolerance of a solver?"""
     return bool((decisions - decisions[:1]).abs().max() <= SAME * decisions.abs().max())
 
 
 def base_rates(labels: Tensor, n_classes: int, weights: Tensor | None = None) -> Calibration:
     """The shares of the classes, for decisions that do not depend on the sample.
 
-    One against the rest, a margin loss says −1 for every class that is not a majority: equal decisions, which would be
+    One against the rest, a margin loss decides −1 for every class without a majority. Such equal decisions would be
     uniform probabilities for any slope.
     """
     counts = torch.bincount(labels, weights, minlength=n_classes).double() + 1.0
@@ -54,8 +54,8 @@ def base_rates(labels: Tensor, n_classes: int, weights: Tensor | None = None) ->
 def calibrate(decisions: Tensor, labels: Tensor, weights: Tensor | None = None) -> Calibration:
     """The calibration of least cross entropy for held-out decisions; ``labels`` are the positions of the classes.
 
-    As Platt advises, the targets are not 0 and 1 but what one more sample of each class would make of them, so that
-    separable classes have a finite slope. Weights are those of the samples in the mean.
+    As Platt advises, the targets are not 0 and 1, but the shares after one more sample of each class, so that separable
+    classes have a finite slope. ``weights`` are the weights of the samples in the mean.
     """
     k = max(2, decisions.shape[1])
     counts = torch.bincount(labels, weights, minlength=k).to(decisions)
@@ -73,11 +73,11 @@ def calibrate(decisions: Tensor, labels: Tensor, weights: Tensor | None = None) 
 
 
 def _two_columns(logits: Tensor) -> Tensor:
-    """One column is the logit of the second of two classes."""
+    """The logits of all classes; a single column is the logit of the second of two classes."""
     return logits if logits.shape[-1] > 1 else torch.cat([torch.zeros_like(logits), logits], -1)
 
 
-# δ beyond these is a softmax of the estimates, or proportional to a power of them, anyway.
+# Beyond these δ, probabilities are a softmax of the estimates, or proportional to a power of them, anyway.
 DELTAS = 1e-3, 10.0
 SCALES = math.exp(-15.0), math.exp(15.0)
 
@@ -105,9 +105,9 @@ class EmbeddingCalibration:
 def calibrate_embedding(
     estimates: Tensor, Y: Tensor, sample_weight: Tensor | None = None, *, sparing: bool = False
 ) -> EmbeddingCalibration:
-    """The calibration of least cross entropy for estimates (n, k) of samples that were left out, one-hot labels Y.
+    """The calibration of least cross entropy for estimates (n, k) of left-out samples and their one-hot labels Y.
 
-    ``sparing`` smooths the labels less, so that classes that are told apart without a mistake may be nearly certain.
+    ``sparing`` smooths the labels less, so that classes that are predicted without a mistake may be nearly certain.
     """
     estimates, targets = estimates.double().cpu(), smoothed(Y.double().cpu(), sparing=sparing)
     weights = targets.new_ones(len(Y)) if sample_weight is None else sample_weight.double().cpu()
@@ -126,19 +126,19 @@ def calibrate_embedding(
     scale = min(max(first.scale(estimates, Y.double().cpu(), shares), 1e-6), 1e6)
     start = targets.new_tensor([scale, first.delta]).log()
     point = lbfgs(with_gradient(losses), start, max_iter=200, tol=1e-8).point
-    # Scale and delta nearly make up for each other: in that valley the value is the same long before the minimum.
+    # Scale and delta nearly make up for each other: L-BFGS stops in a flat valley, and Newton goes to its minimum.
     scale, delta = newton(loss, point, lower, upper).exp()
     return EmbeddingCalibration(scale.item(), delta.item())
 
 
 @dataclass(frozen=True)
 class CodesCalibration:
-    """Probabilities from regressions F on codes −1 and 1, of which (1 + F)/2 estimates the probability of a class.
+    """Probabilities from regressions F on codes −1 and 1, for which (1 + F)/2 estimates the probability of a class.
 
     Attributes
     ----------
     of_estimates : EmbeddingCalibration
-        The calibration of these estimates.
+        The calibration of the estimates (1 + F)/2.
     """
 
     of_estimates: EmbeddingCalibration
@@ -149,13 +149,13 @@ class CodesCalibration:
 
 
 def class_estimates(decisions: Tensor) -> Tensor:
-    """(1 + F)/2 (n, k) of decisions (n, k), or (n, 1) for two classes; of codes −1 and 1, zeros and ones."""
+    """The estimates (1 + F)/2 (n, k) for decisions F (n, k), or (n, 1) for two classes; codes ±1 become 0 and 1."""
     estimates = (1.0 + decisions) / 2.0
     return estimates if estimates.shape[1] > 1 else torch.cat([1.0 - estimates, estimates], 1)
 
 
 def calibrate_codes(decisions: Tensor, codes: Tensor, sample_weight: Tensor | None = None) -> CodesCalibration:
-    """The calibration of least cross entropy for decisions about samples that were left out, and their codes."""
+    """The calibration of least cross entropy for decisions about left-out samples and their codes."""
     one_hot = class_estimates(codes)
     return CodesCalibration(calibrate_embedding(class_estimates(decisions), one_hot, sample_weight, sparing=True))
 
@@ -163,16 +163,16 @@ def calibrate_codes(decisions: Tensor, codes: Tensor, sample_weight: Tensor | No
 # -- far from the samples ---------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class FarField:
-    """t p + (1 − t) π with trust t = min(1, s/reference)^power: shares π of the classes far from all samples.
+    """Probabilities t p + (1 − t) π with the trust t = min(1, s/reference)^power, which are π far from all samples.
 
     Attributes
     ----------
     support : Support
         s(x), how much of x the samples explain.
     reference : float
-        The support from which on probabilities p are what they are.
+        The support above which the probabilities p are trusted fully.
     power : float
-        How fast the trust fades below it.
+        The rate at which trust fades below the reference.
     shares : tuple of float
         π, the shares of the classes.
     """
@@ -191,10 +191,10 @@ class FarField:
         return t * probabilities + (1.0 - t) * np.asarray(self.shares, dtype=probabilities.dtype)
 
     def classes(self, classes: np.ndarray, probabilities: np.ndarray, X: Data) -> np.ndarray:
-        """The numbers of the most probable classes, of those before; the most frequent one stays what it is."""
+        """The numbers of the most probable classes, given those before the mixture; the most frequent class stays."""
         rows = np.flatnonzero(classes != np.argmax(self.shares))
         chosen = classes.copy()
-        # Mixtures are linear in t: a class that wins with less trust than there is, and with all, wins.
+        # The mixture is linear in t: a class that wins for a lower bound of t and for t = 1 wins in between, too.
         for support in (self.support.at_least, self.support):
             if len(rows):
                 mixed = self._mixed(probabilities[rows], support(take(X, torch.from_numpy(rows))))
@@ -206,23 +206,23 @@ class FarField:
 def far_field(
     support: Support, probabilities: np.ndarray, Y: Tensor, weights: Tensor | None = None, rows: Tensor | None = None
 ) -> FarField | None:
-    """What has the least cross entropy for samples that were left out; None where nothing is far away.
+    """The far field of least cross entropy for left-out samples; None for a kernel in which nothing is far away.
 
-    Unless they are better off with the shares of the classes, no left-out sample is doubted: the reference is half of
+    Unless the shares of the classes predict left-out samples better, all of these are trusted: the reference is half of
     the least support among them.
 
     Parameters
     ----------
     support : Support
-        Of the samples of the fit.
+        The support by the samples of the fit.
     probabilities : array (n, k)
-        Of samples that were left out.
+        The probabilities of left-out samples.
     Y : tensor (n, k)
         Their one-hot labels.
     weights : tensor (n,), optional
-        Those of the samples.
+        Their weights.
     rows : tensor of int (n,), optional
-        The numbers of these samples among those that the support leaves out; by default they are all of them.
+        The numbers of these samples among all that the support leaves out; by default they are all of them.
     """
     if not support.bounded:
         return None
@@ -241,7 +241,7 @@ def far_field(
 
 
 def clip_normalized(estimates: np.ndarray) -> np.ndarray:
-    """Equation (6) of Hsu et al.; where no estimate is positive, their softmax."""
+    """Clip-normalised estimates, equation (6) of Hsu et al.; their softmax where no estimate is positive."""
     clipped = np.maximum(estimates, 0.0)
     total = clipped.sum(1, keepdims=True)
     fallback = np.exp(estimates - estimates.max(1, keepdims=True))
@@ -256,5 +256,5 @@ def entropy_of(probabilities: np.ndarray) -> np.ndarray:
 
 
 def embedding_entropy(estimates: np.ndarray) -> np.ndarray:
-    """⟨μ, û⟩ with the information û_c = −log p̂_c, 0 where p̂_c is not positive: equation (37), clipped at zero."""
+    """The entropy ⟨μ, û⟩ with û_c = −log p̂_c, or 0 where p̂_c is not positive: equation (37), clipped at zero."""
     return np.maximum(entropy_of(np.maximum(estimates, 0.0)), 0.0)

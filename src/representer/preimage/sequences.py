@@ -1,4 +1,4 @@
-"""The best string of a length, by dynamic programming over positions."""
+"""Decoding to strings: the one of the highest score, by dynamic programming over positions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from representer.preimage.base import Decoder
 from representer.samples import Data, count
 from representer.values import is_count, is_real, number
 
-# The search looks at every window of symbols at once; more windows than this are not searched.
+# The search keeps a number for every window of symbols; more windows than this are refused.
 MAX_WINDOWS = 2**20
 
 
@@ -33,23 +33,22 @@ class Sequence(Decoder):
     Parameters
     ----------
     lengths : int, "input" or callable, optional
-        The length of the answers: one for all; ``"input"``: as long as the input, as where each symbol has its image; a
-        function of the input. None: the length of the highest score, between the shortest and the longest training
-        output.
+        The length of the answers: a number for all; ``"input"`` for answers as long as the input, such as one symbol
+        for each image; or a function of the input. None: the length of the highest score, between the shortest and the
+        longest training output.
     transitions : "training" or callable, optional
         ``"training"``: p is the first-order Markov chain of the training outputs, ends included, each pair of symbols
-        counted once more than seen. A function ``f(a, b)`` is the score of b after a, in the place of the logarithm;
-        a None is the start of the string, b None its end. None: no such score.
+        counted once more than seen. A function ``f(a, b)`` gives the score of b after a in the place of the logarithm;
+        ``a=None`` is the start of the string, ``b=None`` its end. None: transitions have no score.
     weight : float
-        How much log p counts.
+        The weight of log p.
 
     Notes
     -----
-    The answers are made from the symbols of the training outputs. Of positions after the end of the longest training
-    output g knows nothing: there the transitions decide alone, or the most frequent symbol is taken, with a warning. Of
-    symbols with equal scores the more frequent one is taken. Where transitions of −inf rule out every string, decoding
-    is an error that names the input. Multiples of ``WeightedDegree`` and its normalised form
-    are accepted, too.
+    The answers are made from the symbols of the training outputs. About positions after the end of the longest training
+    output g says nothing: there the transitions decide alone, or the most frequent symbol stands, with a warning. Among
+    symbols with equal scores the most frequent one is taken. Where transitions of −inf rule out every string, an error
+    names the input. Multiples of ``WeightedDegree`` and its normalised form are accepted, too.
 
     Examples
     --------
@@ -104,7 +103,7 @@ class Sequence(Decoder):
             raise ValueError(f"weight must be a number, not negative; got {self.weight!r}.")
 
     def _transition_scores(self, strings: Any) -> np.ndarray | None:
-        """weight · log p of symbol b (column) after a (row); the last row is the start, the last column the end."""
+        """The scores weight · log p of symbol b (column) after a (row); last row: the start, last column: the end."""
         if self.transitions is None:
             return None
         size = len(self._alphabet)
@@ -138,8 +137,8 @@ class Sequence(Decoder):
                 raise ValueError(
                     f"lengths={self.lengths!r} needs the {n} inputs; got {'None' if X is None else count(X)}."
                 )
-            of_input = len if self.lengths == "input" else self.lengths
-            lengths = np.asarray([of_input(x) for x in (X.to_numpy() if hasattr(X, "to_numpy") else X)])
+            length_of = len if self.lengths == "input" else self.lengths
+            lengths = np.asarray([length_of(x) for x in (X.to_numpy() if hasattr(X, "to_numpy") else X)])
             if lengths.dtype.kind not in "iu" or (lengths < 0).any():
                 raise ValueError("lengths must give integers, not negative.")
         if n and (most := int(lengths.max())) > self._longest:
@@ -153,7 +152,10 @@ class Sequence(Decoder):
         return lengths
 
     def _tables(self, embedding: Embedding) -> list[Tensor]:
-        """For each length t of substrings s the sums Σ_i w_i √w_t… [y_i has s at j], (q, positions, |A|^t)."""
+        """For each length t, the weighted counts of every substring at every position j, (q, positions, |A|^t).
+
+        The entry of a substring s is the sum of w_i w_t over the anchors y_i that have s at j, times the factor of y_i.
+        """
         weights, form = embedding.weights, self._form
         strings = coded(embedding.anchors)
         size = len(self._alphabet)
@@ -178,7 +180,7 @@ class Sequence(Decoder):
         return tables
 
     def _block(self, tables: list[Tensor], lengths: np.ndarray | None, start: int) -> list[Any]:
-        """The best strings for some elements, of which ``start`` is the number of the first."""
+        """The best strings for a block of elements; ``start`` is the number of its first element."""
         q = len(tables[0])
         symbols = np.zeros((q, 0), dtype=np.int64)
         if lengths is None:
@@ -203,7 +205,7 @@ class Sequence(Decoder):
         return answers
 
     def _refuse_impossible(self, scores: Tensor, numbers: np.ndarray, lengths: str) -> None:
-        """A best score of −inf: every string has a forbidden pair of symbols."""
+        """Refuse a best score of −inf: then every string has a forbidden pair of symbols."""
         impossible = numbers[(scores == -torch.inf).cpu().numpy()]
         if len(impossible):
             raise ValueError(
@@ -246,9 +248,9 @@ def _transition(function: Any, a: Any, b: Any) -> float:
 
 
 def markov_scores(strings: Iterable[Iterable[int]], size: int) -> np.ndarray:
-    """log p of number b (column) after a (row) in strings of the numbers 0, …, size − 1, each pair counted once more.
+    """The scores log p of b (column) after a (row) in strings over the numbers 0, …, size − 1.
 
-    The last row is the start of a string, the last column its end.
+    Each pair is counted once more than seen. The last row is the start of a string, the last column its end.
 
     Examples
     --------
@@ -265,14 +267,14 @@ def markov_scores(strings: Iterable[Iterable[int]], size: int) -> np.ndarray:
 
 
 def viterbi(scores: np.ndarray, transitions: np.ndarray) -> np.ndarray:
-    """The paths a_1, …, a_L of highest Σ_j scores[j, a_j] + transitions of neighbours, start and end.
+    """The paths a_1, …, a_L of highest score: Σ_j scores[j, a_j], plus transitions of neighbours, start and end.
 
     Parameters
     ----------
     scores : array (q, L, size)
-        Of each symbol at each position of q strings.
+        The score of each symbol at each position of q strings.
     transitions : array (size + 1, size + 1)
-        As from ``markov_scores``.
+        The scores of pairs of symbols, in the form of ``markov_scores``.
 
     Returns
     -------
@@ -294,10 +296,10 @@ def viterbi(scores: np.ndarray, transitions: np.ndarray) -> np.ndarray:
 def _viterbi(
     tables: list[Tensor], size: int, length: int, memory: int, transitions: Tensor | None
 ) -> tuple[np.ndarray, Tensor]:
-    """Symbols (q, length) that maximise the sum of the scores of all windows, and that sum.
+    """The symbols (q, length) that maximise the sum of the scores of all windows, and that sum.
 
     ``tables[t-1]`` (q, positions, size^t) holds the scores of windows of t symbols by their first position. A state is
-    the last ``memory`` symbols; when a new symbol comes, the oldest is maximised out, and remembered.
+    the last ``memory`` symbols; when a new symbol comes, the oldest one is maximised out, and kept for the way back.
     """
     q = len(tables[0])
     values = tables[0].new_zeros(q, 1)
@@ -340,7 +342,7 @@ def _traced(oldest: list[Tensor], state: Tensor, size: int, length: int, memory:
 # -- the kernels that compare place by place ------------------------------------------------------------------------
 @dataclass(frozen=True)
 class _Form:
-    """scale · WeightedDegree, perhaps normalised: w_t for t = 1, …, longest."""
+    """An output kernel scale · WeightedDegree, perhaps normalised, with weights w_t for t = 1, …, longest."""
 
     weights: tuple[float, ...]
     scale: float
@@ -355,13 +357,13 @@ class _Form:
         return np.maximum(lengths[:, None] - t + 1, 0) @ np.asarray(self.weights)
 
     def factors(self, lengths: np.ndarray) -> np.ndarray:
-        """√scale, over the norm of φ where that is normalised: what each feature of a string of a length is times."""
+        """The factor of the features of strings of these lengths: √scale, over ‖φ‖ if the kernel is normalised."""
         norms = self._inner_norms(lengths) if self.normalized else np.ones(len(lengths))
         roots = np.sqrt(norms)
         return np.sqrt(self.scale) * np.divide(1.0, roots, out=np.zeros_like(roots), where=roots > 0)
 
     def squared_norm(self, length: int) -> float:
-        """‖φ(y)‖² of a string of a length."""
+        """The squared norm ‖φ(y)‖² of a string of this length."""
         norm = float(self._inner_norms(np.array([length]))[0])
         return self.scale * (float(norm > 0) if self.normalized else norm)
 
@@ -379,5 +381,5 @@ def _form(kernel: Kernel) -> _Form:
             f"Sequence() needs an output kernel that compares strings place by place, WeightedDegree(); got "
             f"{kernel!r}. Use it, or choose between given strings: Candidates()."
         )
-    own = dict(zip(inner._lengths, (float(weight) for weight in inner._weights()), strict=True))
-    return _Form(tuple(own.get(t, 0.0) for t in range(1, max(own) + 1)), scale, normalized)
+    weights = dict(zip(inner._lengths, (float(weight) for weight in inner._weights()), strict=True))
+    return _Form(tuple(weights.get(t, 0.0) for t in range(1, max(weights) + 1)), scale, normalized)

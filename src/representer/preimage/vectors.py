@@ -34,14 +34,15 @@ from representer.values import all_values
 
 
 class Direct(Decoder):
-    """Σ_i w_i y_i, where l is linear; or an inverse of yours, of the explicit features Σ_i w_i φ(y_i).
+    """The sum Σ_i w_i y_i for a linear kernel; for others, an inverse of the explicit features Σ_i w_i φ(y_i).
 
-    Multiples of a linear kernel, a constant added to it, its centred form and ``Functional(Linear())`` are linear, too.
+    Multiples of a linear kernel, its sum with a constant, its centred form and ``Functional(Linear())`` are linear,
+    too.
 
     Parameters
     ----------
     inverse : callable, optional
-        For features that are one to one: takes the matrix (q, p) of Σ_i w_i φ(y_i), with the columns of
+        A function for features that are one to one: it takes the matrix (q, p) of Σ_i w_i φ(y_i), with the columns of
         ``kernel.explicit_features(Y)`` for the training outputs Y, and returns q objects.
 
     Examples
@@ -73,7 +74,7 @@ class Direct(Decoder):
             )
 
     def decode(self, embedding: Embedding, X: Data | None = None) -> Data:
-        """Sums of the training outputs, or what the inverse makes of their features."""
+        """Weighted sums of the training outputs, or the inverse of such sums of their features."""
         kernel, weights = embedding.kernel, embedding.weights
         if self.inverse is None:
             return combination(kernel, embedding.anchors, weights)
@@ -84,7 +85,15 @@ class Direct(Decoder):
 
 
 def is_linear(kernel: Kernel) -> bool:
-    """Is every Σ_i w_i φ(y_i) the image of a vector or a curve? Derivatives alone forget the level."""
+    """Is every Σ_i w_i φ(y_i) the image of a vector or a curve? It is not for derivatives, which lose the level.
+
+    Examples
+    --------
+    >>> from representer.kernels import Gaussian, Linear
+    >>> from representer.preimage import is_linear
+    >>> is_linear(2.0 * Linear() + 1.0), is_linear(Gaussian())
+    (True, False)
+    """
     if isinstance(kernel, Functional):
         return isinstance(kernel.kernel, Linear) and 0 in kernel._orders
     if isinstance(kernel, Scaled | Centered):
@@ -113,7 +122,15 @@ def _both_orders(pair: Sum) -> Iterator[tuple[Kernel, Kernel]]:
 def combination(kernel: Kernel, anchors: Data, weights: Tensor) -> Data:
     """The vectors (q, d), or the curves with the times of all anchors, nearest to Σ_i w_i φ(y_i) of a linear kernel.
 
-    Features that are centred at m give Σ w_i y_i + (1 − Σ w_i) m.
+    For features centred at m it is Σ w_i y_i + (1 − Σ w_i) m.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from representer.kernels import Linear
+    >>> from representer.preimage import combination
+    >>> combination(Linear(), torch.tensor([[1.0], [3.0]]), torch.tensor([[0.5, 0.5]])).tolist()
+    [[2.0]]
     """
     total = weighted_sum(anchors, weights)
     center = _center(kernel)
@@ -127,7 +144,7 @@ def combination(kernel: Kernel, anchors: Data, weights: Tensor) -> Data:
 
 
 def _center(kernel: object) -> Any | None:
-    """The anchors at which a linear kernel is centred, if it is."""
+    """The anchors at whose mean a linear kernel is centred; None if it is not."""
     if isinstance(kernel, Centered):
         return kernel._anchors(kernel.anchors)
     if isinstance(kernel, Sum):
@@ -136,7 +153,7 @@ def _center(kernel: object) -> Any | None:
 
 
 def weighted_sum(points: Data, weights: Tensor) -> Data:
-    """Σ_i w_i p_i of vectors, an array (q, d), or of curves (times, values), which get the times of all points."""
+    """The sums Σ_i w_i p_i of vectors, an array (q, d), or of curves, pairs with the times of all curves."""
     if isinstance(points, Tensor):
         return (weights @ points.to(weights)).cpu().numpy()
     if isinstance(points, SparseRows):
@@ -151,12 +168,12 @@ def _added(curve: tuple[np.ndarray, np.ndarray], other: tuple[np.ndarray, np.nda
     return times, np.interp(times, *curve) + np.interp(times, *other)
 
 
-# A weighted pre-image is the mean of at most so many candidates.
+# A weighted pre-image is the mean of at most this many candidates.
 NEIGHBOURS = 10
 
 
 def distances(values: Tensor, candidates: Tensor, squared_norms: Tensor) -> Tensor:
-    """‖φ(c_j) − f_i‖² (m, c) of elements with coordinates f (m, r) from candidates with coordinates (c, r) and k(c, c).
+    """The squared distances ‖φ(c_j) − f_i‖² (m, c) of elements f (m, r) from candidates (c, r) with known k(c, c).
 
     Examples
     --------
@@ -170,7 +187,15 @@ def distances(values: Tensor, candidates: Tensor, squared_norms: Tensor) -> Tens
 
 
 def nearest(distance: Tensor) -> Tensor:
-    """The number of the nearest candidate, (m,)."""
+    """The number of the nearest candidate, (m,).
+
+    Examples
+    --------
+    >>> import torch
+    >>> from representer.preimage import nearest
+    >>> nearest(torch.tensor([[1.0, 0.5], [0.0, 2.0]])).tolist()
+    [1, 0]
+    """
     return distance.argmin(-1)
 
 
@@ -209,12 +234,12 @@ def refined(distance: Callable[[Tensor], Tensor], start: Tensor, *, max_iter: in
     return lbfgs(objective, start.reshape(1, -1), max_iter=max_iter, tol=tol).point.reshape(start.shape)
 
 
-# A step is halved at most so often: then it is below the digits of a double.
+# A step is halved at most this often, until it is below the digits of a double.
 HALVINGS = 50
 
 
 class Climb(Decoder):
-    """A local maximum of the score in ℝᵈ, from the best training output and from a mean of the nearest."""
+    """A decoder that climbs to a local maximum of the score in ℝᵈ, from the best training output and a mean of them."""
 
     def __init__(self, *, max_iter: int = 200, tol: float = 1e-8):
         self.max_iter = max_iter
@@ -236,7 +261,7 @@ class Climb(Decoder):
         """Points (b, d) from starts (b, d) for the elements ``rows`` (b,), none with a lower score than its start."""
 
     def decode(self, embedding: Embedding, X: Data | None = None) -> np.ndarray:
-        """The vectors (q, d) where climbing from the best training outputs ends."""
+        """The vectors (q, d) at which the climbs end."""
         self._state("_resolved")
         anchors = embedding.anchors.to(embedding.weights)
         vectors = anchors.new_empty(len(embedding), anchors.shape[1])
@@ -252,7 +277,7 @@ class Climb(Decoder):
 
 
 def _starts(embedding: Embedding) -> tuple[Tensor, Tensor]:
-    """The anchors of the highest scores, and means of the nearest ones (see ``weighted``)."""
+    """The anchors of the highest scores, and the means of the nearest anchors (see ``weighted``)."""
     kernel, anchors, weights = embedding.kernel, embedding.anchors, embedding.weights
     inner = kernel._product(anchors, anchors, weights.mT).mT
     distance = (inner * weights).sum(-1, keepdim=True) - 2.0 * inner + kernel._diag(anchors)
@@ -261,7 +286,7 @@ def _starts(embedding: Embedding) -> tuple[Tensor, Tensor]:
 
 
 def _scores(embedding: Embedding, points: Tensor, rows: Tensor) -> Tensor:
-    """The score of each point for its own element, (b,)."""
+    """The score (b,) of each point for its own element, ``rows``."""
     gram = embedding.kernel._gram(points, embedding.anchors)
     return 2.0 * (gram * embedding.weights[rows]).sum(-1) - embedding.kernel._diag(points)
 
@@ -269,13 +294,13 @@ def _scores(embedding: Embedding, points: Tensor, rows: Tensor) -> Tensor:
 class Gradient(Climb):
     """The vector y that maximises 2⟨g, φ(y)⟩ − ‖φ(y)‖² by L-BFGS, for any smooth kernel on vectors.
 
-    All elements are climbed at once, each from the training output of the highest score and from a mean of the nearest
-    ones; the better end counts. It is a local maximum, and never worse than the best training output.
+    The climbs of all elements run at once, each from the training output of the highest score and from a mean of the
+    nearest ones; the better end counts. It is a local maximum, and never worse than the best training output.
 
     Parameters
     ----------
     max_iter : int
-        Most iterations.
+        The largest number of iterations.
     tol : float
         Stop at a relative change of ‖g − φ(y)‖², or a gradient, below this.
 
@@ -303,8 +328,8 @@ class Gradient(Climb):
         norms = embedding.squared_norms()
 
         def distance(points: Tensor) -> Tensor:
-            own = points[:, -1].detach().long()  # the last entry says whose point it is; its slope is zero
-            return norms[own] - _scores(embedding, points[:, :-1], own)
+            element = points[:, -1].detach().long()  # the last entry is the number of the element; its slope is zero
+            return norms[element] - _scores(embedding, points[:, :-1], element)
 
         labelled = torch.cat([starts, rows[:, None].to(starts)], -1)
         result = lbfgs(with_gradient(distance), labelled, max_iter=self.max_iter, tol=self.tol, race=False)
@@ -315,13 +340,13 @@ class Gradient(Climb):
 class FixedPoint(Climb):
     """The fixed point y = Σ_i a_i y_i / Σ_i a_i, a_i = w_i l(y, y_i), of Mika et al. (1999), for a Gaussian kernel.
 
-    Where a step would lower the score, or the a_i sum to less than nothing, it is turned uphill and shortened: so each
-    step climbs, and an end is a stationary point of the score. Starts and ends are those of ``Gradient``.
+    A step that would lower the score is shortened, and one with a negative Σ_i a_i is turned uphill: so each step
+    climbs, and ends at a stationary point of the score. The starts are those of ``Gradient``; the better end counts.
 
     Parameters
     ----------
     max_iter : int
-        Most iterations.
+        The largest number of iterations.
     tol : float
         Stop at steps shorter than this, relative to the distances between the training outputs.
 
@@ -350,16 +375,16 @@ class FixedPoint(Climb):
         anchors = embedding.anchors
         reach = (anchors - anchors.mean(0)).norm(dim=-1).max()
         points, scores = starts.clone(), _scores(embedding, starts, rows)
-        alive = torch.arange(len(points), device=points.device)
+        moving = torch.arange(len(points), device=points.device)
         for _ in range(self.max_iter):
-            if not len(alive):
+            if not len(moving):
                 break
-            own = points[alive]
-            steps = _towards(embedding, own, rows[alive], reach)
-            moved, values = _uphill(embedding, own, scores[alive], steps, rows[alive])
-            far = (moved - own).norm(dim=-1) > self.tol * reach
-            points[alive], scores[alive] = moved, values
-            alive = alive[far]
+            before = points[moving]
+            steps = _towards(embedding, before, rows[moving], reach)
+            after, values = _uphill(embedding, before, scores[moving], steps, rows[moving])
+            far = (after - before).norm(dim=-1) > self.tol * reach
+            points[moving], scores[moving] = after, values
+            moving = moving[far]
         return points
 
 
@@ -375,14 +400,14 @@ def _towards(embedding: Embedding, points: Tensor, rows: Tensor, reach: Tensor) 
 
 
 def _uphill(embedding: Embedding, points: Tensor, scores: Tensor, steps: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """The points after these steps, each halved until the score is higher; where it never is, the points themselves."""
+    """The points after steps that are halved until the score is higher, or the points themselves where it never is."""
     points, scores, steps = points.clone(), scores.clone(), steps.clone()
     waiting = torch.arange(len(points), device=points.device)
     for _ in range(HALVINGS):
-        tried = points[waiting] + steps[waiting]
-        values = _scores(embedding, tried, rows[waiting])
+        proposals = points[waiting] + steps[waiting]
+        values = _scores(embedding, proposals, rows[waiting])
         better = values > scores[waiting]
-        points[waiting[better]], scores[waiting[better]] = tried[better], values[better]
+        points[waiting[better]], scores[waiting[better]] = proposals[better], values[better]
         waiting = waiting[~better]
         if not len(waiting):
             break

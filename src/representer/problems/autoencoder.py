@@ -37,6 +37,8 @@ from representer.values import is_real
 SOME_CODES = 500
 # The penalties with which words in kernels are decided where norms are bounded.
 FIRST_PENALTY = 1e-3
+# What bounds of norms may be: their squares, and the multipliers that belong to them, are numbers of double precision.
+NORM_BOUNDS = (1e-100, 1e100)
 
 
 @dataclass(frozen=True)
@@ -385,15 +387,18 @@ class AutoencoderModel(DeepModel):
 
     def bounded(self, bounds: Sequence[float]) -> Self:
         """The model of problem (7) of theorem 1: the least distortion with norms ‖f_l‖ of at most the bounds."""
-        layers, limits = self.composition.layers, np.array(bounds, dtype=float)
-        if limits.shape != (len(layers) + 1,) or not (np.isfinite(limits) & (limits > 0)).all():
+        layers = [layer.replaced(alpha=FIRST_PENALTY, penalty=None) for layer in self.composition.layers]
+        smallest, largest = NORM_BOUNDS
+        array = np.asarray(bounds, dtype=object)
+        limits = array.tolist() if array.ndim == 1 else []
+        numbers = all(is_real(limit) and smallest <= float(limit) <= largest for limit in limits)
+        if len(limits) != len(layers) + 1 or not numbers:
             raise ValueError(
                 f"norm_bounds must be {len(layers) + 1} positive numbers, one for each function from the input on, the "
-                f"decoder last; got {bounds!r}."
+                f"decoder last, between {smallest:.0e} and {largest:.0e}; got {bounds!r}."
             )
-        layers = [layer.replaced(alpha=FIRST_PENALTY, penalty=None) for layer in layers]
         composition = Composition(layers, self.composition.kernel, FIRST_PENALTY)
-        return replace(self, composition=composition, norm_bounds=tuple(limits.tolist()))
+        return replace(self, composition=composition, norm_bounds=tuple(map(float, limits)))
 
     @property
     def label_weight(self) -> float:
@@ -604,7 +609,9 @@ class AutoencoderProblem(DeepRegression):
         """The problem of inner layers with bounds in the place of penalties."""
         assert self.model.norm_bounds is not None
         least_alpha = self._least_alpha(problem.composition, self.model.loss, len(problem.rows))
-        return BoundedProblem.of(problem, self.model.norm_bounds, least_alpha)
+        # Norms are sums over the inverse of K + n·α: half of the digits of single precision are left at this α.
+        rounding = math.sqrt(torch.finfo(problem.Y.dtype).eps) * self._kernel_size(problem.composition)
+        return BoundedProblem.of(problem, self.model.norm_bounds, max(least_alpha, rounding / len(problem.rows)))
 
     def _finished_within_bounds(self, choice: DeepChoice, inner: InnerSolution) -> tuple[DeepSolution, float]:
         """The functions within their bounds, with multipliers as penalties, and what the conditions of a solution miss.

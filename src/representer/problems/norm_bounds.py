@@ -67,13 +67,13 @@ class BoundedProblem(DeepProblem):
     # -- coordinates in balls -----------------------------------------------------------------------------------------
     def inside(self, points: Tensor) -> Tensor:
         """The orthonormal coordinates, which obey the bounds, of free coordinates (b, m)."""
-        return self._by_layer(lambda v, s: v / (1.0 + _squared(v) / (4.0 * s**2)), points)
+        return self._by_layer(lambda v, s: v / (1.0 + _squared(v / (2.0 * s))), points)
 
     def free_coordinates(self, points: Tensor) -> Tensor:
         """Free coordinates of orthonormal ones (b, m); those near their bound, or beyond it, are made smaller."""
 
         def lifted(theta: Tensor, s: float) -> Tensor:
-            share = _squared(theta) / s**2
+            share = _squared(theta / s)
             theta = theta * (LARGEST_START / share.clamp(min=LARGEST_START)).sqrt()
             return 2.0 * theta / (1.0 + (1.0 - share.clamp(max=LARGEST_START)).sqrt())
 
@@ -81,14 +81,15 @@ class BoundedProblem(DeepProblem):
 
     def projected(self, point: Tensor) -> Tensor:
         """The nearest orthonormal coordinates (m,) that obey the bounds."""
-        return self._by_layer(lambda theta, s: theta * (s / _squared(theta).sqrt().clamp(min=s)), point[None])[0]
+        return self._by_layer(lambda theta, s: theta / _squared(theta / s).sqrt().clamp(min=1.0), point[None])[0]
 
     def _pulled_back(self, points: Tensor, gradients: Tensor) -> Tensor:
         """Gradients in free coordinates, from those in orthonormal ones."""
 
         def pulled(v: Tensor, s: float, g: Tensor) -> Tensor:
-            stretch = 1.0 + _squared(v) / (4.0 * s**2)
-            return g / stretch - v * (v * g).sum((-2, -1), keepdim=True) / (2.0 * s**2 * stretch**2)
+            u = v / (2.0 * s)
+            stretch = 1.0 + _squared(u)
+            return g / stretch - 2.0 * u * (u * g).sum((-2, -1), keepdim=True) / stretch**2
 
         return self._by_layer(pulled, points, gradients)
 
@@ -111,10 +112,16 @@ class BoundedProblem(DeepProblem):
         return values, self._pulled_back(points, gradients)
 
     def _loss_and_gradient(self, theta: Tensor) -> tuple[Tensor, Tensor]:
-        """max_α min_f loss + α(‖f‖² − s²) at orthonormal coordinates, and its gradient: that of the maximiser α."""
+        """max_α min_f loss + α(‖f‖² − s²) + ε s² over α ≥ ε at orthonormal coordinates, and its gradient: that of the
+        maximiser α.
+
+        The constant makes the value that with the penalty ε where the norm stays below its bound: shares of the value
+        say when a search ends, and it would else be − ε s², however large the bound is.
+        """
         alpha = self.outer_multiplier(theta)
         value, gradient = self._with_multipliers([0.0] * (len(self.bounds) - 1), alpha)._evaluated(theta[None])
-        return value[0] - alpha * self.bounds[-1] ** 2, gradient[0]
+        excess = alpha - self.least_alpha
+        return (value[0] - excess * self.bounds[-1] ** 2 if excess > 0.0 else value[0]), gradient[0]
 
     def outer_multiplier(self, theta: Tensor) -> float:
         """The α with which the norm of the outer function is its bound; NaN where it has no value."""
@@ -173,7 +180,7 @@ def norm_multiplier(norm: Callable[[float], float], bound: float, *, start: floa
 
     @cache
     def excess(log_alpha: float) -> float:
-        return math.log(max(norm(math.exp(log_alpha)), torch.finfo(torch.float64).tiny) / bound)
+        return math.log(max(norm(math.exp(log_alpha)), torch.finfo(torch.float64).tiny)) - math.log(bound)
 
     floor = math.log(least)
     low = high = max(math.log(start), floor)
@@ -186,7 +193,9 @@ def norm_multiplier(norm: Callable[[float], float], bound: float, *, start: floa
         low, high, step = max(low - step, floor), low, LOG_ALPHA_GROWTH * step
     if math.isnan(excess(low)) or math.isnan(excess(high)):
         return math.nan
-    return math.exp(low if excess(low) <= 0 else brentq(excess, low, high, xtol=LOG_ALPHA_ACCURACY))
+    if excess(low) <= 0:
+        return least if low == floor else math.exp(low)
+    return math.exp(brentq(excess, low, high, xtol=LOG_ALPHA_ACCURACY))
 
 
 def _squared(theta: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Where the samples of a fit are, and how they are read: in memory, or in Dask collections."""
+"""The samples of a fit, in memory or in Dask collections: their checks, their blocks, and sums over them."""
 
 from representer.samples.in_memory import (
     Array,

@@ -1,4 +1,4 @@
-"""Data as users hand them over, turned into what kernels compute with, and samples of them in memory."""
+"""Users' data turned into the data that kernels compute with, and samples in memory."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from representer.samples.journal import summed
 from representer.samples.records import Data, Records
 from representer.samples.rows import sample_groups, sample_rows, sampling_keys
 
-Array = Any  # a tensor, or the NumPy array that is stored of one
+Array = Any  # a tensor, or the NumPy array in which it is stored
 
 
 def as_vectors(X: object, *, gaps: bool = False) -> Tensor:
     """Finite numbers (..., n, d) as a floating tensor: torch tensors keep their precision, all else becomes double.
 
-    With ``gaps``, NaN is allowed for what is not known.
+    With ``gaps``, entries may be missing (NaN).
 
     Examples
     --------
@@ -62,7 +62,7 @@ def _as_floats(X: object) -> Tensor:
         )
     try:
         array = np.asarray(X)
-        if array.dtype.kind not in "biufO":  # strings of digits and dates would convert, silently
+        if array.dtype.kind not in "biufO":  # strings of digits and dates would convert silently
             raise ValueError(f"entries of type {array.dtype}")
         array = np.asarray(array, dtype=np.float64, order="C")
     except (TypeError, ValueError, RuntimeError) as error:
@@ -72,7 +72,7 @@ def _as_floats(X: object) -> Tensor:
         ) from error
     if array.flags.writeable:
         return torch.from_numpy(array)
-    with warnings.catch_warnings():  # torch fears for a read-only array; it is only read here
+    with warnings.catch_warnings():  # torch warns of read-only arrays, which are only read here
         warnings.simplefilter("ignore", UserWarning)
         return torch.from_numpy(array)
 
@@ -88,7 +88,7 @@ def same_features(X: Tensor, Y: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class SparseRows(sparse.csr_array):
-    """A sparse matrix that is as long as it has rows, like any other collection of samples."""
+    """A sparse matrix whose length is its number of rows, like that of any other collection of samples."""
 
     def __len__(self) -> int:
         return int(self.shape[0])
@@ -115,7 +115,7 @@ def n_passed(X: Data) -> int | None:
 
 
 def is_single(X: object) -> bool:
-    """Is it one object (a string, a graph, a record, a number), where a collection with one for each sample is meant?
+    """Is X a single object (a string, a graph, a record, a number) instead of a collection with one for each sample?
 
     Examples
     --------
@@ -132,12 +132,12 @@ def is_single(X: object) -> bool:
 
 
 def is_dask(X: object) -> bool:
-    """Is it a Dask array, frame or series? Dask need not be installed to ask."""
+    """Is X a Dask array, frame or series? Dask need not be installed to ask."""
     return type(X).__module__.partition(".")[0] == "dask" and hasattr(X, "dask")
 
 
 def as_items(X: Data) -> Data:
-    """One item a sample: the rows of a frame or an array, where a single column of objects is that column.
+    """The items of a collection, one for each sample: rows of a frame or an array, or the entries of its only column.
 
     Examples
     --------
@@ -146,13 +146,13 @@ def as_items(X: Data) -> Data:
     >>> as_items(np.array([["ab"], ["cde"]])).tolist(), as_items(["ab", "cde"])
     (['ab', 'cde'], ['ab', 'cde'])
     """
-    rows = X.to_numpy() if hasattr(X, "to_numpy") else X  # a frame would give its columns
+    rows = X.to_numpy() if hasattr(X, "to_numpy") else X  # iterating over a frame gives its columns
     column = isinstance(rows, np.ndarray) and rows.ndim == 2 and rows.shape[1] == 1 and rows.dtype.kind in "OSU"
     return rows[:, 0] if column else rows
 
 
 def as_list(X: Data, noun: str, who: str = "A kernel") -> list[Any]:
-    """The samples of a collection as a list of at least one; ``who`` and ``noun`` are words for an error.
+    """The samples of a collection as a list of at least one; ``noun`` and ``who`` are words for an error.
 
     Examples
     --------
@@ -179,7 +179,7 @@ def take(X: Data, rows: Tensor) -> Data:
 
 
 def plain(X: Data, *, copy: bool = False) -> Data:
-    """Tensors as NumPy arrays, anything else as it is; with ``copy``, in memory that nobody else has."""
+    """Tensors as NumPy arrays, anything else as it is; with ``copy``, in memory of its own."""
     if isinstance(X, Tensor):
         array = X.detach().cpu().numpy()
         return array.copy() if copy else array
@@ -190,19 +190,19 @@ def plain(X: Data, *, copy: bool = False) -> Data:
 
 @dataclass(frozen=True)
 class Block:
-    """Samples at hand: inputs, targets, weights and groups, row by row."""
+    """Samples in memory: their inputs, targets, weights and groups, row by row."""
 
     X: Data  # prepared inputs
     Y: Data  # a tensor (n, p) of targets, NaN where one is missing, or prepared outputs
-    weights: Tensor | None = None  # (n,), or (n, p) of the targets one by one; None for ones
-    groups: Tensor | None = None  # integers (n,) of what is left out together; None: each sample is a group of its own
+    weights: Tensor | None = None  # (n,), or (n, p) with a weight for each target; None for ones
+    groups: Tensor | None = None  # numbers (n,) of groups that are left out together; None: every sample by itself
 
     def __len__(self) -> int:
         return len(self.Y)
 
     @property
     def observed(self) -> Tensor | None:
-        """Which targets are known, (n, p); None where all are."""
+        """A mask (n, p) of the targets that are not missing; None if none is missing."""
         if not isinstance(self.Y, Tensor):
             return None
         missing = self.Y.isnan()
@@ -216,7 +216,7 @@ class Block:
         return Block(take(self.X, numbers), take(self.Y, numbers), weights, groups)
 
     def positive_part(self, *, pairwise: bool = False) -> Block:
-        """The samples of positive weight; those of weight zero are none. ``pairwise``: X is their Gram matrix."""
+        """The samples of positive weight, because others do not count. ``pairwise``: X is their Gram matrix."""
         if self.weights is None or bool((self.weights > 0).all()):
             return self
         index = (self.weights > 0).reshape(len(self.weights), -1).any(1).nonzero()[:, 0].cpu()
@@ -224,14 +224,14 @@ class Block:
         return replace(block, X=block.X[:, index]) if pairwise else block
 
     def prepared(self, kernel: Any) -> Block:
-        """The samples as a kernel takes them."""
+        """The samples with inputs that a kernel has prepared."""
         return replace(self, X=kernel.prepare(self.X))
 
 
 class Step(ABC):
-    """One term of a sum over blocks. Totals are added by ``+``; a total that is given may be changed."""
+    """A quantity that is summed over blocks. Totals are added by ``+``; the total that is passed may be changed."""
 
-    bytes_per_row: int  # of temporaries
+    bytes_per_row: int  # the memory of temporaries
 
     @abstractmethod
     def __call__(self, block: Block, total: Any | None) -> Any:
@@ -239,7 +239,7 @@ class Step(ABC):
 
 
 class Samples(ABC):
-    """n samples that are read in blocks: the data of every fit."""
+    """The n samples of a fit, which are read in blocks."""
 
     n: int
 
@@ -251,26 +251,26 @@ class Samples(ABC):
     @property
     @abstractmethod
     def observed(self) -> Tensor | None:
-        """Which targets are known, (n, p); None where all are."""
+        """A mask (n, p) of the targets that are not missing; None if none is missing."""
 
     @property
     @abstractmethod
     def groups(self) -> np.ndarray | None:
-        """The number of each sample's group, (n,); None where every sample is a group of its own."""
+        """The number of each sample's group (n,); None if every sample is a group of its own."""
 
     @property
     def held(self) -> Block | None:
-        """All samples as one block, where they are in memory; None where they are not."""
+        """All samples as one block if they are in memory, else None."""
         return None
 
     @abstractmethod
     def rows(self, index: np.ndarray) -> Block:
-        """The samples with these numbers, which are in order, in memory."""
+        """The samples with these numbers, in ascending order, as a block in memory."""
 
     def recalled(self, X: Data, targets: Callable[[np.ndarray], Data], *, pairwise: bool) -> TrainingSamples | None:
-        """The samples as a user could pass them again, with stored inputs X; None where they are not in memory.
+        """The samples as a user could pass them again, with stored inputs X; None if they are not in memory.
 
-        ``targets`` makes those of a user of what stands in Y.
+        ``targets`` turns Y back into the user's targets.
         """
         return None
 
@@ -279,22 +279,22 @@ class Samples(ABC):
         return np.arange(self.n)
 
     def positive_part(self, *, pairwise: bool) -> Samples:
-        """The samples of positive weight; those of weight zero are none. ``pairwise``: X is their Gram matrix."""
+        """The samples of positive weight, because others do not count. ``pairwise``: X is their Gram matrix."""
         return self
 
     def prepared(self, kernel: object) -> Samples:
-        """The samples as a kernel takes them; blocks of numbers are read as all kernels of vectors take them."""
+        """The samples with inputs that a kernel has prepared; blocks of plain numbers suit all kernels on vectors."""
         return self
 
     def read_ahead(self, *indices: np.ndarray) -> None:  # noqa: B027
-        """Samples that will be asked for, so that they can be read at once where reading takes a pass over all."""
+        """Announce samples that will be asked for, so that one pass over the data can read them all."""
 
     @abstractmethod
     def total(self, step: Step, *, limit: int | None = None) -> Any:
         """The sum of the step over all samples, with about ``limit`` bytes of temporaries at a time."""
 
     def random_rows(self, size: int, seed: int) -> np.ndarray:
-        """About ``size`` random row numbers, in order, or all of them; of groups, whole ones."""
+        """About ``size`` random row numbers, in order, or all of them; groups stay whole."""
         if self.groups is None:
             return sample_rows(self.n, size, seed)
         return sample_groups(self.groups, size, seed)
@@ -324,21 +324,21 @@ class InMemory(Samples):
 
     @property
     def observed(self) -> Tensor | None:
-        """Which targets are known, (n, p); None where all are."""
+        """A mask (n, p) of the targets that are not missing; None if none is missing."""
         return self.samples.observed
 
     @property
     def groups(self) -> np.ndarray | None:
-        """The number of each sample's group, (n,); None where every sample is a group of its own."""
+        """The number of each sample's group (n,); None if every sample is a group of its own."""
         return None if self.samples.groups is None else self.samples.groups.cpu().numpy()
 
     @property
     def held(self) -> Block:
-        """All samples, since they are in memory."""
+        """All samples as one block."""
         return self.samples
 
     def rows(self, index: np.ndarray) -> Block:
-        """The samples with these numbers; if they are all, nothing is copied."""
+        """The samples with these numbers; all samples are not copied."""
         return self.samples if len(index) == self.n else self.samples.rows(index)
 
     def recalled(self, X: Data, targets: Callable[[np.ndarray], Data], *, pairwise: bool) -> TrainingSamples:
@@ -352,12 +352,12 @@ class InMemory(Samples):
         return np.arange(self.n) if w is None else np.flatnonzero(plain(w > 0).reshape(self.n, -1).any(1))
 
     def positive_part(self, *, pairwise: bool) -> InMemory:
-        """The samples of positive weight; those of weight zero are none. ``pairwise``: X is their Gram matrix."""
-        part = self.samples.positive_part(pairwise=pairwise)
-        return self if part is self.samples else InMemory(part)
+        """The samples of positive weight, because others do not count. ``pairwise``: X is their Gram matrix."""
+        positive = self.samples.positive_part(pairwise=pairwise)
+        return self if positive is self.samples else InMemory(positive)
 
     def prepared(self, kernel: object) -> InMemory:
-        """The samples as a kernel takes them."""
+        """The samples with inputs that a kernel has prepared."""
         return InMemory(self.samples.prepared(kernel))
 
     def total(self, step: Step, *, limit: int | None = None) -> Any:
@@ -374,10 +374,10 @@ class InMemory(Samples):
 
 @dataclass(frozen=True)
 class HeldSamples:
-    """A random sample of all samples seen so far: those with the least keys (see ``sampling_keys``).
+    """A random subset of all samples seen so far: those with the least keys (see ``sampling_keys``).
 
-    Samples of one group have the key of the group, and are held together. Groups of keys from ``bound`` on have been
-    left away once, and are not complete: they never come back.
+    Samples of one group share a key, and are held together. Groups with keys of at least ``bound`` were dropped before.
+    Because they are incomplete, they never come back.
     """
 
     keys: np.ndarray
@@ -389,7 +389,7 @@ class HeldSamples:
 
     @classmethod
     def of(cls, block: Block, rows: np.ndarray, seed: int, *, complete: bool = True) -> HeldSamples:
-        """The samples of a block, whose numbers among all are ``rows``, in memory of their own; are they all?"""
+        """The samples of a block in memory of their own; ``rows`` are their numbers, ``complete``: they are all."""
         keys = sampling_keys(rows if block.groups is None else plain(block.groups), seed)
         bound = None if complete or block.groups is None else keys.max() + np.uint64(1)
         weights, groups = (None if a is None else plain(a, copy=True) for a in (block.weights, block.groups))
@@ -397,7 +397,7 @@ class HeldSamples:
 
     @classmethod
     def all_of(cls, block: Block, inputs: Data = None) -> HeldSamples:
-        """All samples of a fit, in memory of their own; ``inputs``, if given, are stored instead of prepared ones."""
+        """All samples of a fit in memory of their own; ``inputs``, if any, take the place of the prepared ones."""
         arrays = (None if a is None else plain(a, copy=True) for a in (block.weights, block.groups))
         X = plain(block.X if inputs is None else inputs, copy=True)
         return cls(np.empty(0, dtype=np.uint64), X, plain(block.Y, copy=True), *arrays)
@@ -406,7 +406,7 @@ class HeldSamples:
         return len(self.keys)
 
     def joined(self, block: Block, seen: int, size: int, seed: int) -> HeldSamples:
-        """The sample of all samples, after ``seen`` of them, with a block of more."""
+        """The subset after a further block, which follows ``seen`` samples."""
         if block.groups is not None:
             return self._merged(HeldSamples.of(block, np.arange(len(block)), seed), size)
         keys = sampling_keys(np.arange(seen, seen + len(block)), seed)
@@ -414,14 +414,14 @@ class HeldSamples:
         return self._merged(HeldSamples.of(block.rows(least), seen + least, seed), size)
 
     def block(self, kernel: Any, representation: Any) -> Block:
-        """The samples as the tensors that a ``Representation`` makes of them."""
+        """The samples as a block of tensors in a ``Representation``."""
         weights = None if self.weights is None else representation.tensor(self.weights)
         groups = None if self.groups is None else torch.from_numpy(self.groups)
         X = representation.inputs(kernel, self.X)
         return Block(X, representation.tensor(self.Y), weights, groups)
 
     def _merged(self, other: HeldSamples, size: int) -> HeldSamples:
-        """The ``size`` samples of least keys of both, in the order in which they came; of groups, whole ones."""
+        """The ``size`` samples with the least keys of both, in the order in which they came; groups stay whole."""
         keys, bound, groups = np.concatenate([self.keys, other.keys]), self.bound, None
         if self.groups is None or other.groups is None:
             least = np.sort(np.argsort(keys)[:size])
@@ -452,7 +452,7 @@ def rows_of_both(one: Data, two: Data, rows: np.ndarray) -> Data:
 # -- samples as a user could pass them again --------------------------------------------------------------------------
 @dataclass(frozen=True)
 class TrainingSamples:
-    """The samples of a fit as a user could pass them again: inputs, targets, and what else ``fit`` takes."""
+    """The samples of a fit as a user could pass them again: inputs, targets, and other arguments of ``fit``."""
 
     X: Data
     y: Data
@@ -471,7 +471,7 @@ class TrainingSamples:
 
     @property
     def groups(self) -> Tensor | None:
-        """The numbers of the samples' groups, if there are any."""
+        """The numbers of the samples' groups; None if there are no groups."""
         groups = self.options.get("groups")
         return None if groups is None else torch.from_numpy(np.asarray(groups))
 
@@ -483,12 +483,12 @@ class TrainingSamples:
         return self.part(np.flatnonzero(weights > 0))
 
     def part(self, rows: np.ndarray) -> TrainingSamples:
-        """Some of the samples."""
+        """The samples with these numbers."""
         X = self.inputs(rows)
         options = {name: None if values is None else values[rows] for name, values in self.options.items()}
         y = take(self.y, torch.from_numpy(rows))
         return TrainingSamples(X[:, rows] if self.pairwise else X, y, options, self.pairwise)
 
     def inputs(self, rows: np.ndarray) -> Data:
-        """Some of the inputs."""
+        """The inputs of the samples with these numbers."""
         return take(self.X, torch.from_numpy(rows))

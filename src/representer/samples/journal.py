@@ -1,8 +1,8 @@
-"""What a long fit has computed so far, for the same fit that begins again after it was killed.
+"""The journal of a long fit: its costly results, from which the same fit goes on after it was killed.
 
-A fit is determined by its data and its arguments: it asks the same questions in the same order. A journal keeps the
-answers that took long, and the fit that begins again gets them from there, until it comes to a question that nobody has
-answered. So no loop need know how to stop and go on.
+Data and arguments determine a fit, so that it asks the same questions in the same order. A journal keeps the answers
+that took long. The fit that begins again reads them, until it comes to a question without an answer. So no loop need
+know how to stop and go on.
 """
 
 from __future__ import annotations
@@ -25,41 +25,41 @@ class Journal(ABC):
 
     @abstractmethod
     def answer(self, question: str, compute: Callable[[], Answer]) -> Answer:
-        """The answer to the next question: the one that is written down, or the one that is computed now.
+        """The answer to the next question, from the journal or computed now.
 
-        A computation that asks questions itself is not written down: the answers to these are.
+        The journal has no answers of computations that ask questions themselves, only the answers to these.
         """
 
     @abstractmethod
     def sum_so_far(self, question: str) -> tuple[int, Any]:
-        """How many terms of a sum were added when it was last written down, and their sum; 0 and None if never."""
+        """The number of terms in the sum that was last written down, and that sum; 0 and None if there is none."""
 
     @abstractmethod
     def keep_sum(self, question: str, n_terms: int, value: object) -> None:
-        """Write a sum down that is under way, if that was not done for a while."""
+        """Write the unfinished sum down, unless that was done a short while ago."""
 
 
 _journal: ContextVar[Journal | None] = ContextVar("the journal of a fit", default=None)
 
 
 def open_journal(journal: Journal | None) -> Token[Journal | None]:
-    """From now on, what this thread computes is written down; the token ends it."""
+    """Begin to write down the results of this thread; ``close_journal`` ends that by the token."""
     return _journal.set(journal)
 
 
 def has_journal() -> bool:
-    """Is what this thread computes written down?"""
+    """Are the results of this thread written down?"""
     return _journal.get() is not None
 
 
 def close_journal(token: Token[Journal | None]) -> None:
-    """Nothing more is written down."""
+    """End writing the results of this thread down."""
     _journal.reset(token)
 
 
 @contextmanager
 def without_journal() -> Iterator[None]:
-    """What is computed inside is a part of one answer, and not written down by itself."""
+    """A context whose results are parts of one answer, and are not written down by themselves."""
     token = open_journal(None)
     try:
         yield
@@ -68,22 +68,22 @@ def without_journal() -> Iterator[None]:
 
 
 def digest(array: np.ndarray) -> str:
-    """A few letters that tell arrays apart."""
+    """A short hash that tells arrays apart."""
     return hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()[:16]
 
 
 def remembered(question: Callable[[], str], compute: Callable[[], Answer]) -> Answer:
-    """The result of a costly computation: computed, or what the journal of the fit has of it.
+    """The result of a costly computation, from the journal of the fit or computed now.
 
-    It must be all that the computation leaves behind, because a fit that begins again does not run it; unless it asks
-    further questions, whose answers are then written down instead of its own.
+    The computation must have no other effect than its result, because a fit that begins again does not run it. If it
+    asks further questions, the journal keeps their answers instead of its own.
     """
     journal = _journal.get()
     return compute() if journal is None else journal.answer(question(), compute)
 
 
 def summed(question: str, terms: Sequence[Term], add: Callable[[Term, Any], Answer]) -> Answer | None:
-    """The sum of many terms by ``add(term, sum so far)``, which begins with None and goes on where it was left."""
+    """The sum of many terms by ``add(term, sum so far)``, from None on or from the sum that the journal has."""
     journal = _journal.get()
     if journal is None:
         return _sum(terms, add)

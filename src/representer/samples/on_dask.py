@@ -1,4 +1,4 @@
-"""Samples in Dask collections: the same sums, a chunk at a time, on whatever scheduler is active."""
+"""Samples in Dask collections: sums over samples, a chunk at a time, on the active scheduler."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from representer.samples.in_memory import is_dask as is_dask
 from representer.samples.journal import has_journal, summed, without_journal
 from representer.samples.records import Data
 
-# So many partial sums are added by one task.
+# The number of partial sums that one task adds.
 FAN_IN = 8
-# So many chunks at a time are summed where the sum is written down from time to time.
+# The number of chunks that are summed between two notes in the journal of a fit.
 RESUMED_CHUNKS = 64
 
 MISSING = 'Dask collections need the extra "dask": pip install "representer[dask]".'
 
 
 def require_dask() -> Any:
-    """The package, or an error that names the extra."""
+    """The package Dask, or an error that names the extra to install."""
     try:
         import dask
         import dask.array
@@ -83,7 +83,7 @@ def _refuse_words(frame: Any, name: str) -> None:
 
 
 def largest_target(y: Data) -> float:
-    """The largest absolute value of targets beside a Dask collection, by a pass over them; 0 where there is none."""
+    """The largest absolute value of targets, by a pass over them if they are on Dask; 0 if they are no numbers."""
     if not is_dask(y):
         array = np.asarray(y)
         return _largest(array) if array.dtype.kind in "iuf" else 0.0
@@ -96,12 +96,12 @@ def largest_target(y: Data) -> float:
 
 
 def _largest(chunk: np.ndarray) -> float:
-    """The largest absolute value of a chunk; what is not finite is refused later."""
+    """The largest finite absolute value of a chunk; other values are refused later."""
     return float(np.abs(chunk).max(initial=0.0, where=np.isfinite(chunk)))
 
 
 def refuse_frames(transformer: object) -> None:
-    """A frame in memory is not what anybody wants of a Dask collection, and scikit-learn would make one."""
+    """Refuse ``set_output`` for a Dask collection, because scikit-learn would make a frame in memory of it."""
     if _get_output_config("transform", transformer)["dense"] != "default":
         raise ValueError(
             "Features of a Dask collection are a lazy Dask array, and no frame in memory. Call "
@@ -110,7 +110,7 @@ def refuse_frames(transformer: object) -> None:
 
 
 def _check_form(array: Any, name: str, dimensions: tuple[int, ...]) -> None:
-    """Refuse what are no rows of numbers, as far as it can be told without a look at them."""
+    """Refuse an array whose dimensions or type show that it does not hold rows of numbers."""
     if array.ndim not in dimensions:
         expected = " or ".join(f"{k}D" for k in dimensions)
         raise ValueError(f"{name} is expected to be {expected}; got a Dask array of shape {array.shape}.")
@@ -121,7 +121,7 @@ def _check_form(array: Any, name: str, dimensions: tuple[int, ...]) -> None:
 
 
 def _numbers(values: Data, name: str) -> np.ndarray:
-    """The numbers of a chunk; those of a frame with columns of several types come as objects."""
+    """The numbers of a chunk, which are objects in a frame with columns of several types."""
     values = np.asarray(values)
     if values.dtype.kind == "O":
         try:
@@ -132,7 +132,7 @@ def _numbers(values: Data, name: str) -> np.ndarray:
 
 
 def _chunk_block(X: Data, Y: Data, weights: Data | None, dtype: torch.dtype, rows: np.ndarray | None = None) -> Block:
-    """One chunk as tensors, checked: where it lives, not where the fit was called; or ``rows`` of all chunks."""
+    """A chunk as checked tensors, made where the chunk is; or samples with the numbers ``rows`` from all chunks."""
 
     def tensor(values: Data, name: str) -> torch.Tensor:
         values = _numbers(values, name)
@@ -155,14 +155,17 @@ def _chunk_block(X: Data, Y: Data, weights: Data | None, dtype: torch.dtype, row
 
 
 def _counted(weights: np.ndarray) -> np.ndarray:
+    """The number of weights that are not zero, as an array of one."""
     return np.array([np.count_nonzero(weights)])
 
 
 def _counting(chunk: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """The rows of a chunk whose weights are not zero."""
     return chunk[weights.reshape(len(weights)) != 0]
 
 
 def _chunk_total(step: Step, X: Data, Y: Data, weights: Data, dtype: torch.dtype, limit: int | None) -> Any:
+    """The total of a step over one chunk; None for an empty one."""
     if not len(X):
         return None
     with without_journal():  # chunks come in any order, in threads that may have the journal of the fit
@@ -170,13 +173,14 @@ def _chunk_total(step: Step, X: Data, Y: Data, weights: Data, dtype: torch.dtype
 
 
 def _merged(totals: list[Any]) -> Any:
+    """The sum of totals, of which some may be None."""
     totals = [total for total in totals if total is not None]  # a chunk may be empty
     return reduce(add, totals) if totals else None
 
 
 @contextmanager
 def _one_large_object() -> Iterator[None]:
-    """Landmarks and their factor are sent once, inside of the graph: so they survive the loss of a worker."""
+    """A context for graphs that hold landmarks and their factor: sent inside, they survive the loss of a worker."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sending large graph")
         yield
@@ -185,7 +189,7 @@ def _one_large_object() -> Iterator[None]:
 class OnDask(Samples):
     """Samples in Dask arrays or frames; targets may also be an array, or None where there are none.
 
-    ``groups`` are labels of what belongs together, which are brought into memory.
+    ``groups`` are labels of samples that belong together; they are brought into memory.
     """
 
     def __init__(self, X: Data, Y: Data, weights: Data | None, *, dtype: torch.dtype, groups: Data | None = None):
@@ -207,7 +211,7 @@ class OnDask(Samples):
         self._read: tuple[np.ndarray, Block] | None = None
 
     def _drop_weightless(self) -> None:
-        """A sample of weight zero is none, as in memory: it must not become a landmark."""
+        """Drop samples of weight zero, which must not become landmarks, as ``InMemory`` does."""
         assert self.weights is not None
         ones = ((1,) * self.weights.numblocks[0],)
         counts = tuple(self.weights.map_blocks(_counted, dtype=int, chunks=ones).compute().tolist())
@@ -237,17 +241,18 @@ class OnDask(Samples):
 
     @property
     def groups(self) -> np.ndarray | None:
-        """The number of each sample's group, (n,); None where every sample is a group of its own."""
+        """The number of each sample's group (n,); None if every sample is a group of its own."""
         return self._groups
 
     def _numbered(self, groups: Data) -> np.ndarray:
+        """The number of each sample's group, from labels."""
         labels = np.asarray(groups.compute() if is_dask(groups) else groups).reshape(-1)
         if len(labels) != self.n:
             raise ValueError(f"X and groups have inconsistent numbers of samples: {self.n} and {len(labels)}.")
         return np.unique(labels, return_inverse=True)[1]
 
     def _aligned(self, collection: Data, name: str, rows: tuple[int, ...], dimensions: tuple[int, ...]) -> Data:
-        """The collection in the chunks of X; an array in memory is cut like that."""
+        """A collection, or an array in memory, cut into the chunks of X."""
         if not is_dask(collection):
             if hasattr(collection, "toarray"):
                 raise ValueError(
@@ -261,12 +266,12 @@ class OnDask(Samples):
         return array.rechunk({0: rows})
 
     def read_ahead(self, *indices: np.ndarray) -> None:
-        """One pass over the chunks for all of them."""
-        wanted = np.unique(np.concatenate(indices))
-        self._read = (wanted, self._brought(wanted))
+        """Read samples that will be asked for by one pass over the chunks."""
+        numbers = np.unique(np.concatenate(indices))
+        self._read = (numbers, self._brought(numbers))
 
     def rows(self, index: np.ndarray) -> Block:
-        """The samples with these numbers, brought here unless they are here already."""
+        """The samples with these numbers, read from Dask unless they have been read ahead."""
         if self._read is None:
             return self._brought(index)
         numbers, block = self._read
@@ -276,13 +281,14 @@ class OnDask(Samples):
         return block.rows(places)
 
     def _brought(self, index: np.ndarray) -> Block:
+        """The samples with these numbers, read from Dask."""
         whole = [self.X, self.Y] + ([] if self.weights is None else [self.weights])
         X, Y, *weights = require_dask().compute(*(array[index] for array in whole))
         block = _chunk_block(X, Y, weights[0] if weights else None, self.dtype, index)
         return block if self._groups is None else replace(block, groups=torch.from_numpy(self._groups[index]))
 
     def total(self, step: Step, *, limit: int | None = None) -> Any:
-        """One task a chunk, then a tree of sums; the step is one object of the graph that all chunks share."""
+        """The sum by one task for each chunk and a tree of sums; all chunks share one step in the graph."""
         delayed = require_dask().delayed
         shared = delayed(step, traverse=False, pure=False)
         columns = [array.to_delayed().ravel() for array in (self.X, self.Y)]
@@ -298,7 +304,7 @@ class OnDask(Samples):
                 parts = [delayed(_merged, pure=False)(group) for group in groups]
             return _merged([result, parts[0].compute()])
 
-        # A fit that may have to go on after a crash waits for some chunks at a time, any other for all of them.
+        # A fit with a journal waits for some chunks at a time, so that it may go on after a crash.
         size = RESUMED_CHUNKS if has_journal() else len(totals)
         parts = [totals[i : i + size] for i in range(0, len(totals), size)]
         with _one_large_object():
@@ -308,16 +314,16 @@ class OnDask(Samples):
 def map_rows(
     function: Callable[[Any], np.ndarray], X: Data, width: int | None, dtype: Any, *, named: bool = False
 ) -> Any:
-    """function(chunk) for every chunk of rows, lazily: a Dask array (n, width), or (n,) for a width of None.
+    """The lazy Dask array of function(chunk) for all chunks of rows: (n, width), or (n,) if the width is None.
 
-    The chunks of a frame are arrays or, if they are to keep the names and types of their columns, frames in memory.
+    The function gets the chunks of a frame as arrays; if ``named``, as frames with the names and types of columns.
     """
     dask = require_dask()
     shape = () if width is None else (width,)
     if named:
-        meta, answer = np.empty((0, *shape), dtype=dtype), dask.delayed(_applied, pure=False)
-        parts = [answer(part, function, meta) for part in X.to_delayed()]
-        arrays = [dask.array.from_delayed(part, (np.nan, *shape), meta=meta) for part in parts]
+        meta, applied = np.empty((0, *shape), dtype=dtype), dask.delayed(_applied, pure=False)
+        chunks = [applied(partition, function, meta) for partition in X.to_delayed()]
+        arrays = [dask.array.from_delayed(chunk, (np.nan, *shape), meta=meta) for chunk in chunks]
         return dask.array.concatenate(arrays, allow_unknown_chunksizes=True)
     rows = as_rows(X, "X", sizes=False)
     shared = dask.delayed(function, traverse=False, pure=False)
@@ -330,4 +336,5 @@ def map_rows(
 
 
 def _applied(chunk: Any, function: Callable[[Any], np.ndarray], empty: np.ndarray) -> np.ndarray:
+    """The function of a chunk as an array or a frame; ``empty`` for a chunk without rows."""
     return function(chunk if hasattr(chunk, "columns") else np.asarray(chunk)) if len(chunk) else empty

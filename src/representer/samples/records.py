@@ -15,25 +15,25 @@ Data = Any  # samples as a user passes them
 Record = Mapping[Hashable, Any]
 Column = Sequence[Any] | np.ndarray
 
-# How many results records remember: the members of a stack share their columns, and a search has one kernel.
+# The number of results that records remember, enough for the members of a stack and the kernel of a search.
 REMEMBERED = 4
 
 
 class Absent:
-    """What stands in a column where a dictionary has no entry of that name."""
+    """The placeholder in a column for a dictionary that has no entry of that name."""
 
     def __repr__(self) -> str:
         return "absent"
 
     def __reduce__(self) -> str:
-        return "ABSENT"  # there is one, which is told from others by its identity
+        return "ABSENT"  # a single object, compared by identity
 
 
 ABSENT = Absent()
 
 
 class Records(Sequence[Record]):
-    """Samples as columns of entries; it is a sequence of dictionaries, and remembers what was computed of it.
+    """Samples stored as columns, which are a sequence of dictionaries and remember results computed from them.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class Records(Sequence[Record]):
         return Records({name: _taken(column, rows) for name, column in self.columns.items()})
 
     def view(self) -> Records:
-        """The same columns with a memory of their own, which goes when the view does."""
+        """The same columns with a memory of their own, which ends with the view."""
         return Records(self.columns)
 
     def copy(self) -> Records:
@@ -79,9 +79,9 @@ class Records(Sequence[Record]):
         return Records({name: column.copy() for name, column in self.columns.items()})
 
     def remembered(self, key: object, compute: Callable[[Records], Any], equal: Callable[[Any, Any], bool]) -> Any:
-        """What was computed for an equal key, or is now."""
-        for known, result in self._memory:
-            if known is key or equal(known, key):
+        """The result for this key, remembered from an equal key or computed now."""
+        for earlier_key, result in self._memory:
+            if earlier_key is key or equal(earlier_key, key):
                 return result
         result = compute(self)
         self._memory = [*self._memory[1 - REMEMBERED :], (key, result)]
@@ -103,7 +103,7 @@ class Records(Sequence[Record]):
         return repr(list(self))
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"columns": self.columns, "_memory": []}  # what is remembered only saves time
+        return {"columns": self.columns, "_memory": []}  # remembered results only save time
 
 
 def _equal_columns(one: Column, two: Column) -> bool:
@@ -124,7 +124,7 @@ def _taken(column: Column, rows: np.ndarray) -> Column:
 def frame_columns(X: Data) -> dict[Any, Any] | None:
     """The columns of a frame (pandas, polars, pyarrow), a dictionary, a structured array or dictionaries, by name.
 
-    None where the samples have no columns with names.
+    It is None for samples without named columns.
     """
     if isinstance(X, Records):
         return X.columns
@@ -145,7 +145,7 @@ def frame_columns(X: Data) -> dict[Any, Any] | None:
 
 
 class Dictionary(list[Any]):
-    """The entries of a column of pyarrow that is declared to have levels, which its ``dtype`` says as others do."""
+    """The entries of a dictionary column of pyarrow, with its levels in ``dtype``, as in other frames."""
 
     def __init__(self, entries: Sequence[Any], categories: Sequence[Any], ordered: bool):
         super().__init__(entries)
@@ -153,12 +153,12 @@ class Dictionary(list[Any]):
 
     @property
     def dtype(self) -> Dictionary:
-        """What says which levels there are, and whether they have an order."""
+        """The object itself, which has the attributes ``categories`` and ``ordered`` of a categorical type."""
         return self
 
 
 def _of_pyarrow(column: Any) -> list[Any]:
-    """The entries of a column of pyarrow, which may be one chunk or several."""
+    """The entries of a column of pyarrow, in one chunk or several."""
     entries = column.to_pylist()
     if not hasattr(column.type, "ordered"):
         return list(entries)
@@ -168,7 +168,7 @@ def _of_pyarrow(column: Any) -> list[Any]:
 
 
 def refuse_equal_names(X: Data) -> None:
-    """A name that several columns of a frame have says of none what it is; other data have no names."""
+    """Refuse a frame with several columns of the same name."""
     names = list(getattr(X, "column_names", getattr(X, "columns", ())))
     twice = sorted({str(name) for name in names if names.count(name) > 1})
     if twice:
@@ -235,17 +235,17 @@ def in_seconds(entry: Any) -> Any:
     return entry.total_seconds() if isinstance(entry, datetime.timedelta) else entry
 
 
-FRAMES = {"pandas": "DataFrame", "polars": "DataFrame", "pyarrow": "table"}  # what makes a frame of columns
+FRAMES = {"pandas": "DataFrame", "polars": "DataFrame", "pyarrow": "table"}  # the functions that make frames
 
 
 def frame_library(X: Data) -> str | None:
-    """The library whose frame it is: "pandas", "polars" or "pyarrow"; None for anything else."""
+    """The library of a frame, "pandas", "polars" or "pyarrow"; None for anything else."""
     library = type(X).__module__.partition(".")[0]
     return library if library in FRAMES and frame_columns(X) is not None else None
 
 
 def as_frame(records: Sequence[Record], library: str) -> Data:
-    """A frame of a library with the columns of the records; they themselves where nobody has imported it."""
+    """The records as a frame of a library, or as they are if nobody has imported the library."""
     module = sys.modules.get(library)
     columns = {name: list(column) for name, column in as_records(records).columns.items()}
     return records if module is None else getattr(module, FRAMES[library])(columns)
@@ -270,7 +270,7 @@ def column_of(records: Sequence[Record], name: object, *, gaps: bool = False) ->
 
 
 def _positions(column: Column, question: Callable[[Any], bool]) -> list[int]:
-    """Where the answer is yes; an array of integers has no gaps."""
+    """The positions of the entries for which the answer is yes; only an array of floats has gaps."""
     if isinstance(column, np.ndarray):
         return np.flatnonzero(column != column).tolist() if question is is_missing else []
     return [i for i, entry in enumerate(column) if question(entry)]
@@ -282,7 +282,7 @@ def first_positions(positions: Sequence[int]) -> str:
 
 
 def is_missing(value: object) -> bool:
-    """Is it None, NaN, or one of the missing values of pandas?"""
+    """Is a value None, NaN, NaT or pandas' NA?"""
     missing = value is None or (isinstance(value, float | np.floating) and value != value)
     missing = missing or (isinstance(value, np.datetime64 | np.timedelta64) and bool(np.isnat(value)))
     return missing or type(value).__name__ in ("NAType", "NaTType")

@@ -1,7 +1,7 @@
-"""Which rows a search looks at, which are held out, and which belong together because their inputs are equal.
+"""The rows of a search, the rows of folds, and the rows that belong together because their inputs are equal.
 
-Every number of rows of the library stands in one table here. Read one as an attribute of this module
-(``rows.HELD_ROWS``), so that there is one place to change it.
+All numbers of rows in the library stand in the table below. They are read as attributes of this module
+(``rows.HELD_ROWS``), so that each has one place to change it.
 """
 
 from __future__ import annotations
@@ -19,35 +19,35 @@ from torch import Tensor
 from representer.samples.records import Data
 from representer.values import is_count
 
-# -- what large fits look at ------------------------------------------------------------------------------------------
-HEURISTIC_ROWS = 10_000  # evenly spaced samples decide the words in a kernel
+# -- large fits -------------------------------------------------------------------------------------------------------
+HEURISTIC_ROWS = 10_000  # evenly spaced samples that decide the words in a kernel
 SEARCH_ROWS = 1500  # random samples on which the hyperparameters of an approximate fit are learned
-WHOLE_FACTOR_ROWS = 500  # targets whose Gram matrix a search takes to the last digit
+WHOLE_FACTOR_ROWS = 500  # targets whose Gram matrix a search factors to the last digit
 HELD_ROWS = 5000  # random samples over which leave-one-out errors of a fit by sums are averaged
 PILOT_LANDMARKS = 2000  # landmarks whose normal equations choose alpha for conjugate gradients
 DIRECT_LIMIT = 6000  # features up to which normal equations are formed; conjugate gradients above
 DENSE_LIMIT = 8000  # n·p up to which the block matrix of coupled outputs is factored; conjugate gradients above
 STACK_ROWS = 1000  # random samples on which the members of a stack are learned in an exact fit
-ERROR_ROWS, ERROR_COLUMNS, LEAST_COLUMNS = 500, 100, 10  # of a Gram matrix, for the error of an approximation
+ERROR_ROWS, ERROR_COLUMNS, LEAST_COLUMNS = 500, 100, 10  # of the Gram matrix that measures an approximation's error
 RESIDUAL_ROWS, PROBES = 64, 4  # equations whose residual stands for that of all; probe columns
 
 # -- deep kernel machines ---------------------------------------------------------------------------------------------
 DEEP_SEARCH_ROWS = 500  # random samples on which their hyperparameters are chosen
-DEPTH_ROWS = 250  # random samples on which it is looked for whether an inner layer pays
+DEPTH_ROWS = 250  # random samples that decide whether an inner layer pays
 INNER_ROWS = 10_000  # with an approximation, random samples from which inner layers are learned
 
 # -- deep kernel PCA --------------------------------------------------------------------------------------------------
 WIDTH_ROWS = 500  # random samples on which the width of the first kernel is learned
-SMOOTHER_ROWS = 1000  # evenly spaced samples that are left out to choose how sharp a smoother is
+SMOOTHER_ROWS = 1000  # evenly spaced samples that are left out to choose the width of a smoother
 
 # -- structured outputs -----------------------------------------------------------------------------------------------
-KNOWN_ROWS = 20_000  # random samples that kernels and decoders of an approximate fit see; up to it they see all
-STRUCTURED_ROWS = 2000  # random samples on which an exact fit chooses its numbers; kernels are learned on half as many
+KNOWN_ROWS = 20_000  # random samples that kernels and decoders of an approximate fit see
+STRUCTURED_ROWS = 2000  # random samples on which an exact fit chooses its numbers; kernels are learned on half of them
 
 # -- embeddings -------------------------------------------------------------------------------------------------------
-SEARCH_LIMIT = 10_000  # samples up to which the search of an approximate embedding classifier looks at all of them
-SMALLEST_SEARCH = 500  # samples that such a search looks at in any case
-SUPPORT_ROWS = 1000  # samples or landmarks that say of an input how far from all it is
+SEARCH_LIMIT = 10_000  # samples up to which the search of an approximate embedding classifier uses all of them
+SMALLEST_SEARCH = 500  # the least number of samples in such a search
+SUPPORT_ROWS = 1000  # samples or landmarks that measure how far an input is from all samples
 MIDDLE_ROWS = 500  # samples whose mean is the middle of features beside a constant
 
 KEY_BLOCK = 2**20
@@ -59,10 +59,10 @@ def evenly_spaced(n: int, size: int) -> np.ndarray:
 
 
 def sampling_keys(rows: np.ndarray, seed: int) -> np.ndarray:
-    """A random number for each row that depends on the row's number and the seed only.
+    """A random number for each row, which depends on the row's number and the seed only.
 
-    So the rows with the least keys are the same sample whatever the blocks in which the data come (a hash of the
-    number: SplitMix64, Steele, Lea & Flood, 2014).
+    So the rows with the least keys are the same random sample, whatever the blocks in which the data come. The keys are
+    hashes of the numbers (SplitMix64, Steele, Lea & Flood, 2014).
     """
     with np.errstate(over="ignore"):
         z = rows.astype(np.uint64) + np.uint64(seed) * np.uint64(0xD1342543DE82EF95)
@@ -94,7 +94,7 @@ def sample_rows(n: int, size: int, seed: int) -> np.ndarray:
 
 
 def sample_groups(groups: np.ndarray, size: int, seed: int) -> np.ndarray:
-    """The rows of random whole groups, in order: as many groups as have ``size`` rows together, and at least one.
+    """The rows of random whole groups, in order: as many groups as fit into ``size`` rows, and at least one.
 
     Examples
     --------
@@ -113,19 +113,19 @@ def sample_groups(groups: np.ndarray, size: int, seed: int) -> np.ndarray:
     return np.flatnonzero(drawn[members])
 
 
-# Rows are equal whose numbers agree in so many binary digits: about nine decimal ones.
+# Rows are equal if their numbers agree in this many binary digits, which are about nine decimal ones.
 DIGITS = 30
-# Replicates are no groups where fewer inputs are distinct: to leave out one of five levels of a factor is to leave out
-# what the samples are about.
+# With fewer distinct inputs, replicates are not left out together: without one of five levels of a factor, a fit would
+# know nothing about that level.
 LEAST_DISTINCT = 10
 # The variance of replicates is at least its lower confidence limit of this level.
 CONFIDENCE = 0.99
-# Fewer degrees of freedom than these say nothing of it: one pair that differs may be an outlier.
+# Fewer degrees of freedom say nothing about that variance, because one pair that differs may be an outlier.
 LEAST_FREEDOM = 5
 
 
 def equal_rows(rows: np.ndarray | sparse.csr_array) -> np.ndarray:
-    """A number (n,) for each row, the same one for rows that are equal but for rounding.
+    """Numbers (n,) of rows, the same for rows that are equal up to rounding.
 
     Examples
     --------
@@ -148,25 +148,25 @@ def _dense_keys(rows: np.ndarray) -> np.ndarray:
 
 
 def _sparse_keys(rows: sparse.csr_array) -> np.ndarray:
-    """A hash of each row from its entries other than zero."""
+    """A hash of each row, from its entries that are not zero."""
     entries = sparse.coo_array(rows)
     entries.sum_duplicates()
-    held = entries.data != 0
-    hashed = sampling_keys(entries.col[held].astype(np.int64), 0) ^ _rounded_bits(entries.data[held])
+    nonzero = entries.data != 0
+    hashed = sampling_keys(entries.col[nonzero].astype(np.int64), 0) ^ _rounded_bits(entries.data[nonzero])
     keys = np.zeros(rows.shape[0], dtype=np.uint64)
-    np.add.at(keys, entries.row[held], sampling_keys(hashed, 1))
+    np.add.at(keys, entries.row[nonzero], sampling_keys(hashed, 1))
     return keys
 
 
 def _rounded_bits(values: np.ndarray) -> np.ndarray:
-    """The bits of numbers that are rounded to ``DIGITS`` binary digits."""
+    """The bits of numbers, rounded to ``DIGITS`` binary digits."""
     mantissa, exponent = np.frexp(np.asarray(values, dtype=np.float64))
     rounded = np.ldexp(np.round(np.ldexp(mantissa, DIGITS)), exponent - DIGITS) + 0.0  # minus zero is zero
     return rounded.view(np.uint64)
 
 
 def joined_groups(*partitions: np.ndarray | None) -> np.ndarray | None:
-    """The finest partition (n,) of samples in which those together in one of ``partitions`` are together.
+    """The finest partition (n,) of samples that keeps together what any of ``partitions`` keeps together.
 
     Examples
     --------
@@ -175,21 +175,21 @@ def joined_groups(*partitions: np.ndarray | None) -> np.ndarray | None:
     >>> joined_groups(np.array([0, 0, 1, 2]), np.array([0, 1, 1, 2])).tolist()
     [0, 0, 0, 1]
     """
-    known = [np.unique(labels, return_inverse=True)[1] for labels in partitions if labels is not None]
-    if not known:
+    numbered = [np.unique(labels, return_inverse=True)[1] for labels in partitions if labels is not None]
+    if not numbered:
         return None
-    n = len(known[0])
-    offsets = n + np.cumsum([0, *(labels.max() + 1 for labels in known)])
-    ends = np.concatenate([labels + offset for labels, offset in zip(known, offsets[:-1], strict=True)])
-    starts = np.tile(np.arange(n), len(known))
+    n = len(numbered[0])
+    offsets = n + np.cumsum([0, *(labels.max() + 1 for labels in numbered)])
+    ends = np.concatenate([labels + offset for labels, offset in zip(numbered, offsets[:-1], strict=True)])
+    starts = np.tile(np.arange(n), len(numbered))
     graph = sparse.coo_array((np.ones(len(ends), dtype=bool), (starts, ends)), shape=(offsets[-1], offsets[-1]))
     return np.unique(connected_components(graph, directed=False)[1][:n], return_inverse=True)[1]
 
 
 def groups_with_replicates(groups: np.ndarray | None, replicates: np.ndarray | None) -> np.ndarray | None:
-    """The groups (n,) of samples that are left out together: those of a user, and samples with equal inputs.
+    """The groups (n,) of samples that are left out together: the user's groups, joined by equal inputs.
 
-    Replicates are left aside where they would leave fewer than ``LEAST_DISTINCT`` groups, and where there are none.
+    Replicates are ignored if fewer than ``LEAST_DISTINCT`` groups would be left, or if all inputs are distinct.
     """
     if replicates is None or len(np.unique(replicates)) == len(replicates):
         return groups
@@ -200,7 +200,7 @@ def groups_with_replicates(groups: np.ndarray | None, replicates: np.ndarray | N
 def replicate_scatter(
     Y: np.ndarray, replicates: np.ndarray, weights: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Σ w(y − ȳ)² (s, p) of targets (n, p) in each set of equal inputs, and its degrees of freedom (s, p).
+    """The sums Σ w(y − ȳ)² (s, p) of targets (n, p) within each set of equal inputs, and their degrees of freedom.
 
     Missing targets are NaN.
 
@@ -212,24 +212,24 @@ def replicate_scatter(
     >>> scatter.round(6).tolist(), freedom.tolist()
     ([[0.02], [0.0]], [[1.0], [0.0]])
     """
-    known = ~np.isnan(Y)
-    w = known * (1.0 if weights is None else np.asarray(weights, dtype=np.float64).reshape(len(Y), -1))
+    observed = ~np.isnan(Y)
+    w = observed * (1.0 if weights is None else np.asarray(weights, dtype=np.float64).reshape(len(Y), -1))
     _, members = np.unique(replicates, return_inverse=True)
     sums, totals, sizes, scatter = (np.zeros((members.max() + 1, Y.shape[1])) for _ in range(4))
-    for total, values in ((sums, w * np.where(known, Y, 0.0)), (totals, w), (sizes, 1.0 * (w > 0))):
+    for total, values in ((sums, w * np.where(observed, Y, 0.0)), (totals, w), (sizes, 1.0 * (w > 0))):
         np.add.at(total, members, values)
     means = sums / np.where(totals > 0, totals, 1.0)
-    np.add.at(scatter, members, w * np.where(known, Y - means[members], 0.0) ** 2)
+    np.add.at(scatter, members, w * np.where(observed, Y - means[members], 0.0) ** 2)
     return scatter, np.maximum(sizes - 1.0, 0.0)
 
 
 def least_noise(scatter: np.ndarray, freedom: np.ndarray) -> np.ndarray:
     """A lower confidence limit (p,) of the variance of targets with equal inputs, at a weight of one.
 
-    It is the smaller of two. If all sets of replicates (s, p) have one variance, it is the scatter within them over
-    a quantile of χ². If some sets differ far more than the others, as molecules do that a kernel wrongly takes for
-    equal, it is the limit of the median variance by the sign test, in which a set has as many votes as degrees of
-    freedom. With less than ``LEAST_FREEDOM`` of these it is 0.
+    It is the smaller of two limits. One is the scatter within all sets of replicates (s, p) over a quantile of χ², as
+    if all had the same variance. The other is the limit of the median variance by the sign test, where a set has as
+    many votes as degrees of freedom; it holds where some sets differ far more than others, as molecules do that a
+    kernel wrongly takes for equal. With less than ``LEAST_FREEDOM`` degrees of freedom the limit is 0.
 
     Examples
     --------
@@ -246,14 +246,14 @@ def least_noise(scatter: np.ndarray, freedom: np.ndarray) -> np.ndarray:
     order = np.argsort(medians, axis=0)
     votes = np.take_along_axis(freedom, order, axis=0)
     below = (votes.cumsum(0) - votes).astype(int)
-    # With this confidence, more votes than these are below the variance that half of them are below.
+    # So few votes below a set's variance mean, with this confidence, that the median variance is above it.
     few = special.bdtr(below, np.maximum(total, 1.0).astype(int), 0.5) <= 1.0 - CONFIDENCE
     typical = np.where(few & (votes > 0), np.take_along_axis(medians, order, axis=0), 0.0).max(0)
     return np.where(total >= LEAST_FREEDOM, np.minimum(common, typical), 0.0)
 
 
 class Splitter(Protocol):
-    """What makes folds, as scikit-learn's splitters do."""
+    """An object that makes folds, such as scikit-learn's splitters."""
 
     def split(
         self, X: np.ndarray, y: np.ndarray | None = None, groups: np.ndarray | None = None
@@ -263,21 +263,22 @@ class Splitter(Protocol):
 
 @dataclass(frozen=True)
 class Folds:
-    """Which samples a search looks at, and which of them are held out.
+    """The samples that a search uses, and the folds in which they are held out.
 
     Parameters
     ----------
     n : int
         The number of samples.
     cv : int, splitter or iterable
-        A number of folds, shuffled; or splits of all n samples that somebody made.
+        A number of folds, shuffled; or a user's splits of all n samples.
     seed : int
+        The seed of subsets and folds.
     labels : array (n,), optional
-        The classes, from 0 on, which folds and subsets keep in proportion: each has a training row in every fold.
+        The classes, numbered from 0, which folds and subsets keep in proportion: each has a training row in every fold.
     groups : array (n,), optional
-        What is held out together.
+        The numbers of groups that are held out together.
     kept : array of int (n,), optional
-        The numbers of the samples among those that a user has passed, which a list of splits counts.
+        The numbers of the samples among those that a user has passed, to which a user's splits refer.
     """
 
     n: int
@@ -286,11 +287,11 @@ class Folds:
     labels: np.ndarray | None = None
     groups: np.ndarray | None = None
     kept: np.ndarray | None = None
-    total: int = 0  # how many samples the user has passed
-    splitter: Callable[[Folds, int], Splitter] | None = None  # what makes so many folds, or reads ``cv``
+    total: int = 0  # the number of samples that the user has passed
+    splitter: Callable[[Folds, int], Splitter] | None = None  # a function that makes a splitter from ``cv``
 
     def some(self, most: int) -> Tensor:
-        """All rows, or as many random ones as a search can afford: whole groups, or the classes in proportion."""
+        """All rows, or about ``most`` random ones: whole groups, or the classes in proportion."""
         if self.groups is not None:
             return torch.from_numpy(sample_groups(self.groups, most, self.seed))
         order = torch.randperm(self.n, generator=torch.Generator().manual_seed(self.seed))
@@ -304,9 +305,9 @@ class Folds:
         return order[:most].sort().values
 
     def __call__(self, rows: Tensor | None = None) -> list[tuple[Tensor, Tensor]]:
-        """Training and held-out rows of all samples; with ``rows`` as positions among these.
+        """The training and held-out rows of each fold; with ``rows``, positions among these rows.
 
-        A number of folds splits the rows; of splits that somebody made, the rows have a part.
+        If ``cv`` is a number of folds, they are made for these rows; a user's splits are restricted to them.
         """
         if rows is not None and is_count(self.cv):
             index = rows.numpy()
@@ -330,6 +331,7 @@ class Folds:
         return [(torch.from_numpy(training), torch.from_numpy(held_out)) for training, held_out in splits]
 
     def _splits(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """The training and held-out rows of all samples in each fold."""
         n, labels, groups = self.n, self.labels, self.groups
         most = n if labels is None else int(np.bincount(labels).max())
         if n < 2:
@@ -346,15 +348,15 @@ class Folds:
         assert self.splitter is not None
         splitter = self.splitter(self, most)
         blank = np.zeros((n, 1))
-        parts = splitter.split(blank, blank[:, 0] if labels is None else labels, groups)
-        every = np.arange(n)
+        folds = splitter.split(blank, blank[:, 0] if labels is None else labels, groups)
+        rows = np.arange(n)
         try:
-            return [(every[training], every[held_out]) for training, held_out in parts]
+            return [(rows[training], rows[held_out]) for training, held_out in folds]
         except IndexError as error:
             raise ValueError(f"cv={self.cv!r} does not fit to {n} samples: {error}.") from error
 
     def _places(self, rows: Data) -> np.ndarray:
-        """Where the samples that a user has numbered stand among those that are kept."""
+        """The places of samples, which a user's split numbers, among the samples of the fit."""
         assert self.kept is not None
         numbers = np.arange(len(rows))[rows] if np.asarray(rows).dtype == bool else np.asarray(rows)
         if len(numbers) and not (numbers.max() < self.total and numbers.min() >= -self.total):
@@ -367,7 +369,7 @@ class Folds:
 def _with_all_classes(
     labels: np.ndarray | None, training: np.ndarray, held_out: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Samples of a class that is held out entirely move to the training part."""
+    """A split in which samples of a class that is held out entirely move to the training rows."""
     if labels is None:
         return training, held_out
     alone = ~np.isin(labels[held_out], labels[training])

@@ -1,4 +1,4 @@
-"""Targets, labels, groups and noise as users pass them: what they must be, and what is made of them."""
+"""Targets, labels, groups and noise as users pass them: their checks, and their form in a fit."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ def target_columns(y: np.ndarray, n: int) -> tuple[np.ndarray, bool]:
     return targets, flat
 
 
-# Beyond these sizes of targets, squares of what is made of them leave the range of numbers.
+# Targets beyond these sizes are rescaled, because squares computed from them would leave the range of numbers.
 SQUARED_SIZES = (2.0**-300, 2.0**300)
 
 
 def target_unit(targets: np.ndarray, dtype: str) -> float:
-    """What targets (n, p) are divided by, so that their squares are in range: 1, or a power of two, which rounds none.
+    """The unit of targets (n, p) in which their squares are in range: 1, or a power of two, which rounds nothing.
 
     Targets that the precision of a learner cannot hold are refused.
     """
@@ -73,7 +73,7 @@ def target_unit(targets: np.ndarray, dtype: str) -> float:
 
 @contextmanager
 def refusing_huge_integers(data: Iterable[object]) -> Iterator[None]:
-    """Refuse integers beyond the range of floating-point numbers, where a conversion of the data meets one."""
+    """A context in which a conversion of the data refuses integers beyond the range of floating-point numbers."""
     try:
         yield
     except OverflowError as error:
@@ -89,7 +89,7 @@ def refusing_huge_integers(data: Iterable[object]) -> Iterator[None]:
 
 
 def refuse_unknown(y: np.ndarray) -> None:
-    """Refuse numbers (n,) or (n, p) that are not finite, with the first row that has one."""
+    """Refuse numbers (n,) or (n, p) that are not finite; the error names the first such row."""
     rows = np.flatnonzero(~np.isfinite(y.reshape(len(y), -1)).all(1))
     if not len(rows):
         return
@@ -117,7 +117,7 @@ def as_collection(Y: Data, domain: str, message: str) -> Data:
 def labelled_outputs(domain: str, Y: Data) -> tuple[Data, np.ndarray | None]:
     """The outputs without gaps, and the numbers of the samples that have one; None if all have.
 
-    A gap is None, or among numbers a row of NaN (of a Gram matrix, with its column).
+    A gap is None, or a row of NaN among numbers; a gap in a Gram matrix is dropped with its column.
     """
     if Y is None or is_single(Y):
         return Y, None
@@ -135,12 +135,12 @@ def labelled_outputs(domain: str, Y: Data) -> tuple[Data, np.ndarray | None]:
     if gap.all():
         raise ValueError(f"None of the {len(gap)} samples has an output: nothing can be learned.")
     labelled = np.flatnonzero(~gap)
-    there = items[labelled] if isinstance(items, np.ndarray) else [items[i] for i in labelled]
-    if domain == "gram" and isinstance(there, np.ndarray):
-        there = there[:, labelled]
-    elif domain == "vectors" and not (isinstance(there, np.ndarray) and there.dtype != object):
-        there = [plain(item) for item in there]
-    return there, labelled
+    outputs = items[labelled] if isinstance(items, np.ndarray) else [items[i] for i in labelled]
+    if domain == "gram" and isinstance(outputs, np.ndarray):
+        outputs = outputs[:, labelled]
+    elif domain == "vectors" and not (isinstance(outputs, np.ndarray) and outputs.dtype != object):
+        outputs = [plain(item) for item in outputs]
+    return outputs, labelled
 
 
 def integer_type(Y: Data) -> np.dtype | None:
@@ -150,7 +150,7 @@ def integer_type(Y: Data) -> np.dtype | None:
 
 
 def check_numbers(outputs: Data, n: int) -> np.ndarray:
-    """Numbers of training outputs."""
+    """The numbers of training outputs, checked to be below n."""
     numbers = np.asarray(plain(outputs))
     if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or not ((numbers >= 0) & (numbers < n)).all():
         raise ValueError(
@@ -160,13 +160,13 @@ def check_numbers(outputs: Data, n: int) -> np.ndarray:
 
 
 def check_lengths(n: int, n_targets: int) -> None:
-    """There is one target for each sample."""
+    """Refuse numbers of samples and targets that differ."""
     if n_targets != n:
         raise ValueError(f"X and y have inconsistent numbers of samples: {n} and {n_targets}.")
 
 
 def check_gram(gram: np.ndarray) -> None:
-    """A Gram matrix for fitting is square and symmetric to rounding."""
+    """Refuse a Gram matrix that is not square, or not symmetric up to rounding."""
     if gram.shape[0] != gram.shape[1]:
         raise ValueError(
             f"Precomputed kernel matrix should be square for fitting, n_samples × n_samples; got {gram.shape}. "
@@ -182,7 +182,7 @@ def check_gram(gram: np.ndarray) -> None:
 
 
 def check_left_out(n: int, groups: Tensor | None) -> None:
-    """Refuse one sample, or one group, where a criterion leaves it out."""
+    """Refuse a single sample or group if a criterion leaves samples out."""
     if (n if groups is None else len(groups.unique())) < 2:
         raise ValueError(
             f"Found n_{'samples' if groups is None else 'groups'}=1: the criterion leaves samples out, so that at "
@@ -191,7 +191,7 @@ def check_left_out(n: int, groups: Tensor | None) -> None:
 
 
 def check_noise(noise: Data, targets: np.ndarray) -> np.ndarray:
-    """Standard deviations (n, 1) or (n, p) of measurements of targets (n, p): positive, where a target is known."""
+    """Standard deviations (n, 1) or (n, p) of the noise of targets (n, p), positive where a target is observed."""
     values = np.asarray(plain(noise), dtype=np.float64)
     n, p = targets.shape
     if values.shape not in ((n,), (n, 1), (n, p)):
@@ -212,14 +212,14 @@ def check_noise(noise: Data, targets: np.ndarray) -> np.ndarray:
 
 
 def noise_weights(noise: np.ndarray) -> np.ndarray:
-    """Weights in inverse proportion to the variances of measurements, one for the median of each column."""
+    """Weights in inverse proportion to the noise variances; the median noise of a column has the weight 1."""
     return (np.median(noise, 0) / noise) ** 2
 
 
 def check_groups(groups: Data, n: int, numbers: dict[object, int] | None = None) -> np.ndarray | None:
-    """The number of each sample's group, from labels of any kind; None where there are none.
+    """The number of each sample's group, from labels of any kind; None without groups.
 
-    ``numbers`` are those of the labels in earlier batches, to which new labels are added.
+    ``numbers`` maps the labels of earlier batches to their numbers; new labels are added.
     """
     if groups is None:
         return None
@@ -275,7 +275,7 @@ def _equals_itself(value: object) -> bool:
 
 
 def check_classes(classes: np.ndarray) -> np.ndarray:
-    """At least two classes."""
+    """The classes, or an error if there are fewer than two."""
     if len(classes) < 2:
         raise ValueError(
             f"Classifier can't train when only one class is present: every label is {classes.tolist()[0]!r}. At "
@@ -290,7 +290,7 @@ def one_hot(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
 
 
 def one_hot_on_dask(y: Data) -> tuple[np.ndarray, Data]:
-    """The classes of labels, and these as a Dask array of zeros and ones."""
+    """The classes of labels, and the one-hot labels as a Dask array."""
     require_targets(y)
     dask = require_dask()
     if hasattr(y, "toarray"):
@@ -310,8 +310,10 @@ def in_memory(batch: Data) -> Data:
 
 # -- labels as further targets -----------------------------------------------------------------------------------------
 def label_columns(y: Data, rows: np.ndarray) -> np.ndarray:
-    """Columns for the labels of some samples, NaN where one is missing: numbers (floats) as they are, classes (anything
-    else) as one column each."""
+    """The labels of these rows as columns: floats stay numbers, anything else becomes one column for each class.
+
+    A missing label is NaN.
+    """
     if y is None:
         raise ValueError("supervision is positive, but fit got no y. Pass labels, or set supervision=0.")
     y, n = np.asarray(plain(rows_of(y, rows))), len(rows)
@@ -323,7 +325,7 @@ def label_columns(y: Data, rows: np.ndarray) -> np.ndarray:
 
 
 def rows_of(y: Data, rows: np.ndarray) -> Data:
-    """The labels of some samples, which may be all; what does not fit is left to be complained about."""
+    """The labels of these rows; labels of a wrong length stay as they are, for a later check to refuse."""
     if y is None:
         return y
     if is_dask(y):
@@ -337,16 +339,16 @@ def _columns(column: np.ndarray) -> np.ndarray:
     missing = np.array([is_missing(entry) for entry in column])
     if missing.all():
         raise ValueError("Every label in y is missing (NaN or None): there is nothing for codes to serve.")
-    known = column[~missing]
-    if known.dtype == object and all(isinstance(entry, float) for entry in known):
-        known = known.astype(float)
-    if known.dtype.kind == "f":
-        if np.isinf(known).any():
+    labels = column[~missing]
+    if labels.dtype == object and all(isinstance(entry, float) for entry in labels):
+        labels = labels.astype(float)
+    if labels.dtype.kind == "f":
+        if np.isinf(labels).any():
             raise ValueError("Input y contains infinity.")
-        values = known[:, None].astype(float)
+        values = labels[:, None].astype(float)
     else:
         try:
-            values = (known[:, None] == np.unique(known)).astype(float)
+            values = (labels[:, None] == np.unique(labels)).astype(float)
         except TypeError as error:
             raise ValueError(f"The class labels in y must be of one type ({error}).") from error
     filled = np.full((len(column), values.shape[1]), np.nan)
