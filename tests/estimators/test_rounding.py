@@ -296,6 +296,18 @@ def test_some_rows_show_the_residual_of_many():
     np.testing.assert_allclose(system.residual(), expected, rtol=0.5)
 
 
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_rare_targets_are_no_reason_to_warn(fit_intercept):
+    rare = np.zeros(len(MANY))
+    rare[[5, 17, 333]] = 1.0  # none of them is among the rows whose residual is looked at
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = OperatorRidge(Gaussian(1.0), alpha=ALPHA, fit_intercept=fit_intercept).fit(MANY, rare)
+        deep = DeepKernelRegressor([], Gaussian(1.0), alpha=ALPHA, fit_intercept=fit_intercept).fit(MANY, rare)
+    assert model.system_.residual() < 1e-10
+    np.testing.assert_allclose(deep.predict(MANY[:9]), model.predict(MANY[:9]), atol=1e-9)
+
+
 def random_fit(seed: int):
     """A learner with a moderate alpha on random data."""
     rng = np.random.default_rng(seed)

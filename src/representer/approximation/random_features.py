@@ -113,7 +113,7 @@ class FourierFeatures(FeatureMap):
             phases = torch.zeros((), dtype=X.dtype, device=X.device)
             for factor in term.factors:
                 frequencies = self.frequencies[:, start : start + width].to(X)
-                phases = phases + factor._scaled(X) @ frequencies
+                phases = phases + (X / factor._lengths(X)) @ frequencies
                 start += width
             scale = term.root(X) / math.sqrt(width)
             features += [phases.cos() * scale, phases.sin() * scale]

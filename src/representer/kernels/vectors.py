@@ -46,10 +46,11 @@ def _evenly_spaced_rows(X: Tensor, rows: int) -> Tensor:
 
 def median_of(distances: Tensor) -> Tensor:
     """The median of distances; the median of those above 0 if at least half of them are 0, and 1 if all are."""
-    if not bool((distances > 0).any()):
-        return torch.ones((), dtype=torch.float64)
     median = distances.median()
-    return median if median > 0 else distances[distances > 0].median()
+    if median > 0:
+        return median
+    apart = distances[distances > 0]
+    return apart.median() if len(apart) else torch.ones((), dtype=torch.float64)
 
 
 def _median_distance(X: Tensor, p: float) -> Tensor:
@@ -59,7 +60,8 @@ def _median_distance(X: Tensor, p: float) -> Tensor:
     unit = power_of_two(median_of(sample.abs().reshape(-1)))
     distances = torch.nn.functional.pdist(sample / unit, p=p)
     distances = distances[distances.isfinite()]
-    return median_of(distances) * unit if bool((distances > 0).any()) else median_of(distances)
+    median = median_of(distances)
+    return median * unit if bool((distances > 0).any()) else median
 
 
 def median_distance(X: Tensor) -> Tensor:
@@ -237,11 +239,11 @@ class Stationary(Kernel, ABC):
     def _pairs(self, left: Tensor, right: Tensor, out: Tensor | None) -> Tensor:
         """The kernel of all pairs of scaled points; may use the memory ``out``, given where no gradient is asked."""
 
-    def _scaled(self, X: Tensor) -> Tensor:
-        """The points x / ℓ, after a look at how many lengthscales there are."""
+    def _lengths(self, X: Tensor) -> Tensor | float:
+        """The lengthscale ℓ for points, after a look at how many numbers it has."""
         lengthscale = self.lengthscale
         if type(lengthscale) is float and 0.0 < lengthscale < math.inf and not torch.compiler.is_compiling():
-            return X / lengthscale  # other runtimes round a plain number to single precision
+            return lengthscale  # other runtimes round a plain number to single precision
         lengthscale = number(self, "lengthscale", X)
         if lengthscale.ndim and lengthscale.shape[-1] not in (1, X.shape[-1]):
             raise ValueError(
@@ -253,7 +255,7 @@ class Stationary(Kernel, ABC):
                 f"lengthscale of {type(self).__name__} has shape {tuple(lengthscale.shape)}: give one number, one a "
                 "feature, or a batch of shape (..., 1, 1) or (..., 1, n_features)."
             )
-        return X / lengthscale
+        return lengthscale
 
     def _around_middle(self, X: Tensor, Y: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """The scaled points around the middle of the second ones, so that the first may come in any blocks.
@@ -261,8 +263,8 @@ class Stationary(Kernel, ABC):
         The middle is taken off before the points are divided by lengthscales: a division of points far from the origin
         would round them, and with them their differences.
         """
-        centre = _middle((X if Y is None else Y).detach())
-        return self._scaled(X - centre), None if Y is None else self._scaled(Y - centre)
+        centre, lengths = _middle((X if Y is None else Y).detach()), self._lengths(X)
+        return (X - centre) / lengths, None if Y is None else (Y - centre) / lengths
 
     def _coordinates(self, X: Tensor, Y: Tensor | None) -> tuple[Tensor, Tensor]:
         """The points in the form that ``_pairs`` takes."""
@@ -357,10 +359,8 @@ class Radial(Stationary, ABC):
 
     def _centred(self, X: Tensor) -> tuple[Tensor, Tensor | float]:
         """The points around their mean in units of ℓ, and ℓ."""
-        lengthscale = self.lengthscale
         points, _ = self._around_middle(X, None)
-        centred = points - points.mean(-2, keepdim=True)
-        return centred, lengthscale if isinstance(lengthscale, float) else number(self, "lengthscale", X)
+        return points - points.mean(-2, keepdim=True), self._lengths(X)
 
 
 def _mended(t: Tensor, left: Tensor, right: Tensor) -> Tensor:

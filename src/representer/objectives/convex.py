@@ -225,8 +225,10 @@ def damped_newton(
         total, R = loss(smooth + b)
         return _Point(total / len(gram) + alpha * inner(beta, smooth), beta, smooth, b, R)
 
+    largest = gram.abs().max()
+
     def rounding(beta: Tensor, b: Tensor) -> Tensor:
-        return 16 * torch.finfo(gram.dtype).eps * (gram.abs().max() * beta.abs().sum(0).max() + b.abs().max())
+        return 16 * torch.finfo(gram.dtype).eps * (largest * beta.abs().sum(0).max() + b.abs().max())
 
     points = [evaluate(beta, gram @ beta, b) for beta, b in starts]
     scale = points[0].R.abs().max().item()

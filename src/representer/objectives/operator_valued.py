@@ -9,7 +9,6 @@ gradient is written out once for K ⊗ A, in the eigenvectors of both, and once 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
@@ -25,8 +24,10 @@ from representer.systems.exact import (
     Known,
     RidgeData,
     beside_constants,
+    constants_of,
     refuse_missing,
     spectral_blocks,
+    weighted,
 )
 
 
@@ -104,8 +105,9 @@ def _of_parts(data: RidgeData, form: DiagonalForm, alpha: Tensor, criterion: Cri
         else:  # a weight of one, as the identity has it, costs no product; without a gradient there is a copy
             one = base.requires_grad and not weights.requires_grad and float(weights[0]) == 1.0
             gram = base if one else base * weights[0]
-        gram = gram if len(rows) == n else gram[rows[:, None], rows]
-        gram, constants = beside_constants(gram, data.root[rows], intercept=data.intercept)
+        root = data.root[rows]
+        gram = weighted(gram if len(rows) == n else gram[rows[:, None], rows], root)
+        constants = constants_of(root, gram.detach()) if data.intercept else None
         layout = Layout(n, criterion, constants, data.blocks(rows) if criterion == "loo" else None)
         Y = _projected(rotated[rows[:, None], outputs], constants)
         total = total + _Gram.apply(gram, alpha, Y, layout)
@@ -115,7 +117,8 @@ def _of_parts(data: RidgeData, form: DiagonalForm, alpha: Tensor, criterion: Cri
 def _of_blocks(data: RidgeData, alpha: Tensor, criterion: Criterion) -> Tensor:
     """The error of a block matrix without structure."""
     refuse_missing(data.mask, criterion)
-    gram, constants = data.block_gram()
+    gram = data.rooted_blocks()
+    constants = data.block_constants(gram.detach())
     targets = data.entry_root[:, None] * data.Y.reshape(-1)[data.entries, None]
     layout = Layout(len(data.Y), criterion, constants, data.entry_blocks())
     return _Gram.apply(gram, alpha, _projected(targets, constants), layout)
@@ -136,18 +139,24 @@ class Layout:
 
 
 class _Gram(torch.autograd.Function):
-    """The error of a matrix M + n·alpha·I, with closed-form gradients in M and alpha."""
+    """The error of a rooted Gram matrix M + n·alpha·I beside constants, with closed-form gradients in M and alpha.
+
+    P is orthogonal to the constants, so that the gradient in the centred matrix is that in M itself.
+    """
 
     @staticmethod
     def forward(ctx: Any, gram: Tensor, alpha: Tensor, Y: Tensor, layout: Layout) -> Tensor:
         n, constants = layout.n, layout.constants
-        shift = n * alpha.detach()
-        factor = factorize(partial(shifted, gram.detach(), shift), name="The Gram matrix plus n·alpha")
-        P = factor.inverse()
+        gram, shift = gram.detach(), n * alpha.detach()
+
+        def build() -> Tensor:
+            matrix = shifted(gram, shift)
+            return matrix if constants is None else constants.centred(matrix)
+
+        P = factorize(build, name="The Gram matrix plus n·alpha").inverse()
         C = P @ Y
         if constants is not None:
-            E = constants.basis.detach()
-            P.addmm_(E, E.mT, alpha=-1.0 / float(shift + constants.level))
+            P.addmm_(constants.basis, constants.basis.mT, alpha=-1.0 / float(shift + constants.level))
         # The differential is ⟨q, dC⟩ − Σ_S q_Sᵀ dP_SS R_S with dC = −P dM C and dP = −P dM P.
         if layout.blocks is None:
             s = P.diagonal()[:, None]

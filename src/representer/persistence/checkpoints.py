@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-from filelock import FileLock, Timeout
 from safetensors import numpy as tensors
 
 from representer.optimize import as_seconds
@@ -159,6 +158,8 @@ class FileJournal(Journal):
     """
 
     def __init__(self, path: Path, every: float):
+        from filelock import FileLock, Timeout
+
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path, self.every = path, every
         self.lock = FileLock(f"{path}.lock")

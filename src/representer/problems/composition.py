@@ -606,18 +606,18 @@ class DeepProblem:
     def residual(self, outer: Expansion, intercept: Tensor) -> float:
         """What the equations w(y − f − b) = α Σw·C of squared loss miss, over the targets; 0 of any other fit.
 
-        They are looked at at all samples, or at some of many. Slopes have equations of their own.
+        Some samples show that of all. Slopes have equations of their own.
         """
         fit = self.blocks[0].fit
         if type(fit) is not Ridge or fit.alpha is None or self.landmarks is not None or outer.slopes is not None:
             return 0.0
         Y, weights = self.Y[self.rows], self.targets.weights
         w = Y.new_ones(len(Y)) if weights is None else weights[self.rows].to(Y)
-        places = torch.from_numpy(limits.residual_rows(len(Y)))
+        places = torch.from_numpy(limits.evenly_spaced(len(Y), limits.RESIDUAL_ROWS))
         noise = w.sum() * self.composition.alpha * outer.coefficients[places]
         with torch.no_grad():
             missed = w[places, None] * (Y[places] - outer(take(outer.anchors, places)) - intercept) - noise
-        return relative_norm(missed, w[places, None] * Y[places])
+        return relative_norm((len(Y) / len(places)) ** 0.5 * missed, w[:, None] * Y)
 
     def _linear_fit(self) -> tuple[Tensor, Tensor, Tensor | None] | None:
         """Slopes, dual coefficients and intercept of ridge regression on fewer vectors' features than samples.

@@ -29,7 +29,7 @@ DIRECT_LIMIT = 6000  # features up to which normal equations are formed; conjuga
 DENSE_LIMIT = 8000  # n·p up to which the block matrix of coupled outputs is factored; conjugate gradients above
 STACK_ROWS = 1000  # random samples on which the members of a stack are learned in an exact fit
 ERROR_ROWS, ERROR_COLUMNS, LEAST_COLUMNS = 500, 100, 10  # of the Gram matrix that measures an approximation's error
-RESIDUAL_LIMIT, RESIDUAL_ROWS, PROBES = 2000, 64, 4  # equations whose residuals are all checked, or else how many
+RESIDUAL_ROWS, PROBES = 64, 4  # equations whose residual stands for that of all; probe columns
 
 # -- deep kernel machines ---------------------------------------------------------------------------------------------
 DEEP_SEARCH_ROWS = 500  # random samples on which their hyperparameters are chosen
@@ -51,11 +51,6 @@ SUPPORT_ROWS = 1000  # samples or landmarks that measure how far an input is fro
 MIDDLE_ROWS = 500  # samples whose mean is the middle of features beside a constant
 
 KEY_BLOCK = 2**20
-
-
-def residual_rows(n: int) -> np.ndarray:
-    """The equations whose residuals are checked: all, or a few where all would take another Gram matrix."""
-    return np.arange(n) if n <= RESIDUAL_LIMIT else evenly_spaced(n, RESIDUAL_ROWS)
 
 
 def evenly_spaced(n: int, size: int) -> np.ndarray:

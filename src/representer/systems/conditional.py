@@ -162,9 +162,9 @@ class WeightSystem(FieldState, System):
             weights = self.weights(self.weights.anchors)
         weights[rows] = 0.0
         for members, block in zip(parts.members, blocks, strict=True):
-            for own, values in zip(members, block, strict=True):
-                weights[rows[own][:, None], rows] = -values
-                weights[rows[own][:, None], rows[own]] = 0.0
+            own = rows[members.cpu()]
+            weights[own[:, :, None], rows] = -block
+            weights[own[:, :, None], own[:, None, :]] = 0.0
         return weights
 
     def influence(self, X: Data, values: Tensor | None = None) -> Tensor:

@@ -369,6 +369,11 @@ class RidgeData:
         return self.weights.sqrt()
 
     @cached_property
+    def diagonal(self) -> Tensor:
+        """The variances K(x_i, x_i)_jj (n, p) of the prior, with the gradients of the kernel."""
+        return self.kernel.diag(self.X, self.Y.shape[1])
+
+    @cached_property
     def form(self) -> DiagonalForm | None:
         """The form in which outputs come apart, or None if they are coupled here."""
         if self.weights.ndim > 1:
@@ -441,14 +446,23 @@ class RidgeData:
             refuse_one_group(blocks, len(self.entries), self.intercept)
         return blocks
 
-    def block_gram(self) -> tuple[Tensor, Constants | None]:
-        """The rooted block matrix of the entries, centred where there is an intercept, and the constants beside it."""
-        p = self.Y.shape[1]
-        block = self.kernel.dense(self.X, None, p)
+    def rooted_blocks(self) -> Tensor:
+        """The rooted block matrix of the entries."""
+        block = self.kernel.dense(self.X, None, self.Y.shape[1])
         if len(self.entries) < len(block):
             block = block[self.entries[:, None], self.entries]
-        outputs = self.entries % p
-        return beside_constants(block, self.entry_root, intercept=self.intercept, outputs=outputs, count=p)
+        return weighted(block, self.entry_root)
+
+    def block_constants(self, block: Tensor) -> Constants | None:
+        """The constants beside the rooted block matrix; None where there is no intercept."""
+        p = self.Y.shape[1]
+        return constants_of(self.entry_root, block, outputs=self.entries % p, count=p) if self.intercept else None
+
+    def block_gram(self) -> tuple[Tensor, Constants | None]:
+        """The rooted block matrix of the entries, centred where there is an intercept, and the constants beside it."""
+        block = self.rooted_blocks()
+        constants = self.block_constants(block)
+        return block if constants is None else constants.centred(block), constants
 
     # -- samples that a criterion looks at -----------------------------------------------------------------------------
     def rows(self, index: Tensor) -> RidgeData:
@@ -514,18 +528,17 @@ class RidgeData:
         These are infinitely many for linear kernels, so that the data alone decide: k(x, x) is a matter of the origin.
         """
         n: float = len(self.Y) if self.groups is None else len(self.groups.unique())
-        average = (self.kernel.diag(self.X, self.Y.shape[1]) * self.columns).mean(0).max()
+        average = (self.diagonal * self.columns).mean(0).max()
         average = average.clamp(min=least_shift(average)) / n
         linear = self.form is not None and any(is_linear(kernel) for kernel in self.form.kernels)
         return average, math.inf if linear else n
 
-    @torch.no_grad()
     def alpha_range(self) -> tuple[Tensor, Tensor]:
         """The alphas that a criterion can tell apart; few features, whose factor is at hand, have smaller ones."""
-        trace, values = self.kernel.diag(self.X, self.Y.shape[1]).sum(0).max(), None
+        trace, values = self.diagonal.detach().sum(0).max(), None
         if self.form is not None and len(self.form.kernels) == 1 and has_few_features(self.form.kernels[0], self.X):
             known = gram_spectrum(self.form.kernels[0], self.X, self.root, intercept=self.intercept)
-            values = known[0].values * self.form.weights.max()
+            values = known[0].values * self.form.weights.detach().max()
             if self.mask is None:
                 vars(self)["_spectrum"] = known  # for a path
         low, high = shift_range(trace, values)
@@ -590,14 +603,12 @@ def weighted(gram: Tensor, root: Tensor) -> Tensor:
     return gram * root[:, None] * root if gram.requires_grad else gram.mul_(root[:, None]).mul_(root)
 
 
-def beside_constants(
-    gram: Tensor, root: Tensor, *, intercept: bool, outputs: Tensor | None = None, count: int = 1
-) -> tuple[Tensor, Constants | None]:
+def beside_constants(gram: Tensor, root: Tensor, *, intercept: bool) -> tuple[Tensor, Constants | None]:
     """D G D, centred where there is an intercept, and the constants beside it; overwrites G if it has no gradient."""
     matrix = weighted(gram, root)
     if not intercept:
         return matrix, None
-    constants = constants_of(root, matrix, outputs=outputs, count=count)
+    constants = constants_of(root, matrix)
     return constants.centred(matrix), constants
 
 
@@ -829,16 +840,17 @@ class SeparateOutputs(System):
         return self._rotate_back(slopes)
 
     def residual(self) -> float:
-        """That of the slopes of few features; else of all equations, or of some of many."""
+        """That of the slopes of few features; else as some of the equations show that of all."""
         rotated = self._rotate(self.data.targets)
         if self._by_slopes is not None:
             pairs = zip(self.parts, self._by_slopes, strict=True)
             return max((own.residual(self.data.X[p.rows], rotated[p.index]) for p, own in pairs), default=0.0)
         missed, right = [rotated.new_zeros(0)], [rotated.new_zeros(0)]
         for part in self.parts:
-            places = torch.from_numpy(limits.residual_rows(len(part.rows)))
-            missed.append(self._missed(part, part.rows[places], places, rotated).flatten())
-            right.append(rotated[part.index][places].flatten())
+            places = torch.from_numpy(limits.evenly_spaced(len(part.rows), limits.RESIDUAL_ROWS))
+            own = self._missed(part, part.rows[places], places, rotated)
+            missed.append((len(part.rows) / len(places)) ** 0.5 * own.flatten())
+            right.append(rotated[part.index].flatten())
         return relative_norm(torch.cat(missed), torch.cat(right))
 
     def _missed(self, part: ScalarPart, rows: Tensor, places: Tensor, rotated: Tensor) -> Tensor:

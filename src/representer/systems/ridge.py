@@ -507,7 +507,7 @@ class ExactSystem(FittedSystem):
 
     def report(self, samples: Samples, loss: Loss) -> FitReport:
         data = self._training
-        diagonal = data.kernel.diag(data.X, data.Y.shape[1]) if data.gram is None else data.gram.diagonal()
+        diagonal = data.diagonal if data.gram is None else data.gram.diagonal()
         return FitReport.of(loss(self._fitted(), data.Y), self._block.weights, diagonal)
 
     def left_out_moments(self) -> LeftOutMoments:
@@ -553,7 +553,7 @@ class ExactSystem(FittedSystem):
 
     def _variance_rounding(self) -> tuple[float, float]:
         data = self._training
-        largest = 0.0 if self.has_slopes else float(data.kernel.diag(data.X, data.Y.shape[1]).max())
+        largest = 0.0 if self.has_slopes else float(data.diagonal.max())
         eps = torch.finfo(data.Y.dtype).eps
         return eps * largest, eps
 
