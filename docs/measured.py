@@ -287,17 +287,18 @@ def measured_page(bench: dict[str, Any], reproductions: dict[str, Any], subjects
     met = sum(row["verdict"] == "met" for row in judged)
     parts = [
         "# Measured",
-        "Written by `docs/measured.py` from `docs/measured/*.json`, not by hand. To measure everything again (an hour "
-        "for the timings, some hours for the papers; `REPRESENTER_DATA` names the folder of the data sets) and write "
-        "this page:",
+        "This page has every measured number of the speed goals and of the papers' experiments. `docs/measured.py` "
+        "writes it from `docs/measured/*.json`; nobody edits it by hand. These commands measure everything again (an "
+        "hour for the timings, some hours for the papers; `REPRESENTER_DATA` names the folder of the data sets) and "
+        "write the page:",
         "```bash\n"
         "OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks --out bench_output/bench.json\n"
         ".venv/bin/python -m papers all --out reproduce_output/full\n"
         ".venv/bin/python docs/measured.py --bench bench_output/bench.json --reproductions reproduce_output/full\n"
         "```",
         "## Speed",
-        f"{met} of {len(judged)} goals met. {machine(bench)}. Medians of runs in turns; below a ratio of 1 ours is "
-        "faster. A row without a goal is only shown.",
+        f"{met} of {len(judged)} goals met. {machine(bench)}. Times are medians of runs in turns; where the "
+        "ratio is below 1, ours is faster. A row without a goal is shown for information.",
         speed_goals(bench, subjects),
     ]
     for subject, found in by_subject(bench).items():
