@@ -465,6 +465,21 @@ def test_targets_of_any_size_have_inner_penalties_in_their_units():
         np.testing.assert_allclose(other, usual, atol=1e-3)
 
 
+@pytest.mark.parametrize("unit", [1e-200, 1e-150, 1e150, 1e200, 1e307])
+def test_an_autoencoder_refuses_data_whose_squares_leave_the_range(unit):
+    points = unit * np.random.default_rng(0).normal(size=(20, 2)) / 10.0
+    with pytest.raises(ValueError, match=r"squares of such differences, which leave the range of numbers\. Scale X"):
+        KernelAutoencoder(1, max_iter=2, n_restarts=1).fit(points)
+
+
+@pytest.mark.parametrize("learner", [OperatorRidge(), DeepKernelPCA(2), KernelAutoencoder(1)], ids=str)
+def test_the_default_kernel_refuses_sets_and_empty_lists_as_others_do(learner):
+    with pytest.raises(TypeError, match="X is a set, whose samples have no order"):
+        learner.fit({1.0, 2.0, 3.0}, np.arange(3.0))
+    with pytest.raises(ValueError, match="Found 0 samples"):
+        learner.fit([], np.zeros(0))
+
+
 @pytest.mark.parametrize(("dtype", "size", "wider"), [("float64", 2e307, False), ("float32", 1e100, True)])
 def test_advice_on_huge_targets_names_a_wider_type_only_where_there_is_one(dtype, size, wider):
     with pytest.raises(ValueError, match=r"largest target.*Rescale y") as caught:

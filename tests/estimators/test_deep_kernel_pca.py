@@ -790,10 +790,9 @@ def test_bad_data_are_named(X):
         model.fit(np.ones((10, 3)))
     with pytest.raises(ValueError, match="not symmetric"):
         DeepKernelPCA([2, 2], ["precomputed", "rbf"]).fit(X[:4, :4])
-    for scale in (1e160, 1e100):
-        with pytest.raises(ValueError, match="is not finite"):
+    for scale, message in ((1e160, "is not finite"), (1e-160, "lose their digits")):
+        with pytest.raises(ValueError, match=message):
             DeepKernelPCA([2, 2], "linear").fit(X * scale)
-    assert DeepKernelPCA([2, 2], "linear").fit(X * 1e70).residual_ < 1e-8
     model.fit(X)
     for level in (2, True, "a"):
         with pytest.raises(ValueError, match="level must be None or an integer from 0 to 1"):
@@ -832,9 +831,119 @@ def test_a_scale_that_eta_takes_back_changes_nothing():
     rng = np.random.default_rng(0)
     X, new = rng.normal(size=(40, 3)), rng.normal(size=(10, 3))
     expected = DeepKernelPCA([2, 2], ["linear", "rbf"]).fit(X).transform(new)
-    for scale in (1e-8, 1e8):
+    for scale in (1e-100, 1e-8, 1e8, 1e100):
         model = DeepKernelPCA([2, 2], ["linear", "rbf"], eta=[scale**2, 1.0]).fit(scale * X)
         assert np.allclose(np.abs(model.transform(scale * new)), np.abs(expected), atol=1e-6)
+
+
+# -- units ------------------------------------------------------------------------------------------------------------
+UNITS = [1e-100, 1e-80, 1e-20, 1e20, 1e25, 1e80, 1e100]
+
+
+class Unitless:
+    """Linear kernel PCA by a singular value decomposition of data in units of one."""
+
+    def __init__(self, X, size):
+        self.middle = X.mean(0)
+        U, S, Vt = np.linalg.svd(X - self.middle, full_matrices=False)
+        signs = np.sign(U[np.abs(U).argmax(0), np.arange(U.shape[1])])
+        self.variances = S**2
+        self.H, self.S, self.V = (U * signs)[:, :size], S[:size], (Vt.T * signs)[:, :size]
+
+    def transform(self, new):
+        return (new - self.middle) @ self.V / self.S
+
+    def reconstruct(self, new):
+        return self.middle + (new - self.middle) @ self.V @ self.V.T
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("preimage", ["auto", "gradient"])
+def test_one_linear_level_scales_with_its_data(X, unit, preimage):
+    new, oracle = X[40:], Unitless(X[:40], 2)
+    model = DeepKernelPCA(2, "linear", preimage=preimage).fit(unit * X[:40])
+    np.testing.assert_allclose(model.hidden_[0], oracle.H, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(model.transform(unit * new), oracle.transform(new), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(model.eigenvalues_[0] / unit / unit, oracle.variances[:2], rtol=1e-12)
+    shares = oracle.variances[:2] / oracle.variances.sum()
+    np.testing.assert_allclose(model.explained_variance_ratio_[0], shares, rtol=1e-12)
+    assert model.energy_ / unit / unit == pytest.approx(0.5 * oracle.variances[:2].sum(), rel=1e-12)
+    error = np.linalg.norm(oracle.variances[2:])
+    np.testing.assert_allclose(np.array(model.approximation_bounds()) / unit / unit, [error] * 3, rtol=1e-10)
+    reconstructed = oracle.reconstruct(new)
+    np.testing.assert_allclose(model.reconstruct(unit * new) / unit, reconstructed, rtol=0, atol=1e-6)
+    left, all_of_it = ((new - other) ** 2 for other in (reconstructed, oracle.middle))
+    assert model.score(unit * new) == pytest.approx(1.0 - left.sum() / all_of_it.sum(), abs=1e-12)
+    assert model.leading_ == [True] and model.residual_ < 1e-12
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_linear_levels_keep_their_components_in_any_unit(X, unit):
+    new, oracle = X[40:], Unitless(X[:40], 3)
+    model = DeepKernelPCA([3, 2], "linear", eta=[1.0, 2.0]).fit(unit * X[:40])
+    for level, size in enumerate([3, 2]):
+        np.testing.assert_allclose(model.hidden_[level], oracle.H[:, :size], rtol=0, atol=1e-8)
+        np.testing.assert_allclose(model.transform(unit * new, level), oracle.transform(new)[:, :size], atol=1e-8)
+    first = unit * unit * oracle.variances[:3] + [0.5, 0.5, 0.0]
+    np.testing.assert_allclose(model.eigenvalues_[0], first, rtol=1e-8, atol=1e-14 * first.max())
+    np.testing.assert_allclose(model.eigenvalues_[1], [0.5, 0.5], rtol=1e-8)
+    assert model.residual_ < 1e-12
+
+
+@pytest.mark.parametrize("unit", [1e10, *(unit for unit in UNITS if unit > 1)])
+def test_data_that_outweigh_the_levels_above_have_levelwise_components(X, unit):
+    new, oracle = X[40:], Unitless(X[:40], 2)
+    model = DeepKernelPCA([2, 2], ["linear", "rbf"]).fit(unit * X[:40])
+    np.testing.assert_allclose(model.hidden_[0], oracle.H, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(model.eigenvalues_[0] / unit / unit, oracle.variances[:2], rtol=1e-12)
+    above = KernelPCA(2, kernel="rbf", gamma=0.5).fit(oracle.H)
+    signs = np.sign((above.eigenvectors_ * model.hidden_[1]).sum(0))
+    np.testing.assert_allclose(model.hidden_[1], signs * above.eigenvectors_, rtol=0, atol=1e-10)
+    np.testing.assert_allclose(model.eigenvalues_[1], above.eigenvalues_, rtol=1e-10)
+    expected = oracle.transform(new), above.transform(oracle.transform(new)) * signs / above.eigenvalues_**0.5
+    np.testing.assert_allclose(model.transform(unit * new), np.hstack(expected), rtol=0, atol=1e-8)
+    assert model.energy_ / unit / unit == pytest.approx(0.5 * oracle.variances[:2].sum(), rel=1e-10)
+    assert [entry.value for entry in model.history_] == pytest.approx([model.energy_] * len(model.history_))
+    assert model.residual_ < 1e-9
+
+
+@pytest.mark.parametrize("unit", [unit for unit in UNITS if unit < 1])
+def test_data_that_weigh_less_than_rounding_are_said_to_decide_nothing(X, unit):
+    X = X[:25]
+    with pytest.warns(CollapsedComponentWarning, match="weighs less than rounding beside the levels above"):
+        model = DeepKernelPCA([2, 2], ["linear", "rbf"]).fit(unit * X)
+    K = (X - X.mean(0)) @ (X - X.mean(0)).T * unit * unit
+    pairs = residuals_9(K, model.hidden_, model.eigenvalues_, model.kernel_[1:], model.eta_, True)
+    assert max(defect / size for defect, size in pairs) <= 1e-8
+    assert np.isfinite(model.transform(unit * X + unit)).all()
+
+
+def test_units_are_weighed_in_single_precision(X):
+    new, oracle = X[40:], Unitless(X[:40], 2)
+    for unit in (1e-12, 1e-6, 1e6, 1e12):
+        model = DeepKernelPCA(2, "linear", dtype="float32").fit(unit * X[:40])
+        np.testing.assert_allclose(model.transform(unit * new), oracle.transform(new), rtol=0, atol=1e-4)
+        np.testing.assert_allclose(model.eigenvalues_[0] / unit / unit, oracle.variances[:2], rtol=1e-4)
+
+
+@pytest.mark.parametrize("unit", [1e-160, 1e-100, 1e100, 1e140])
+def test_the_learned_width_is_one_in_any_unit(X, unit):
+    model, other = DeepKernelPCA([2]).fit(X), DeepKernelPCA([2]).fit(unit * X)
+    assert other.kernel_[0].lengthscale / unit == pytest.approx(model.kernel_[0].lengthscale, rel=1e-12)
+    assert other.score(unit * X) == pytest.approx(model.score(X), rel=1e-9)
+
+
+def test_levels_in_a_unit_are_saved_and_asked_in_parts(X, tmp_path):
+    unit = 1e90
+    model = DeepKernelPCA([2, 2], ["linear", "rbf"]).fit(unit * X)
+    expected = model.transform(unit * X[:3])
+    model.save(tmp_path / "levels.rep")
+    for same in (pickle.loads(pickle.dumps(model)), representer.load(tmp_path / "levels.rep")):
+        np.testing.assert_array_equal(same.transform(unit * X[:3]), expected)
+    rows = [model.transform(unit * X[i : i + 1]) for i in range(3)]
+    np.testing.assert_allclose(np.vstack(rows), expected, rtol=0, atol=1e-12)
+    network = model.to_torch()
+    np.testing.assert_allclose(network(torch.tensor(unit * X[:3])).numpy(), expected, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("seed", tiers(range(12), lambda seed: seed < 4))

@@ -140,6 +140,13 @@ def test_units_of_x_do_not_matter_to_a_learned_alpha_beside_a_linear_kernel(unit
         assert_close(answers(other, Q * unit), answers(model, Q), 1e-6)
 
 
+@pytest.mark.parametrize("unit", [2.0**-332, 2.0**-100, 2.0**100, 2.0**332])
+@pytest.mark.parametrize("gamma", ["scale", "auto"])
+def test_units_of_x_do_not_matter_to_polynomials_in_units_of_the_data(unit, gamma):
+    model, other = (OperatorRidge(Polynomial(3, gamma), random_state=0).fit(X * u, y) for u in (1.0, unit))
+    assert_close(answers(other, Q * unit), answers(model, Q), 1e-8)
+
+
 @pytest.mark.parametrize("unit", [2.0**-266, 2.0**266, 2.0**332])
 def test_units_do_not_matter_to_conjugate_gradients_beside_a_linear_kernel(unit):
     options = {"approximation": Landmarks(X[:10]), "solver": "cg"}
@@ -229,6 +236,15 @@ def test_a_learned_penalty_of_the_encoder_is_in_units_of_squared_data(unit):
     assert model.score(X * unit) > 0.5  # rounding moves where a search ends
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_learned_penalty_of_the_encoder_moves_in_any_unit():
+    options = {"max_iter": 5, "n_restarts": 1, "random_state": 0}
+    models = {unit: KernelAutoencoder(1, **options).fit(X * unit) for unit in (1.0, 1e-60, 1e60)}
+    expected = models.pop(1.0).layers_[0].alpha
+    for unit, model in models.items():
+        assert model.layers_[0].alpha / unit / unit == pytest.approx(expected, rel=0.02)  # where it begins: 10 % off
+
+
 REGRESSORS = {
     "ridge": lambda unit: OperatorRidge(Gaussian(0.9), random_state=0),
     "ridge, given": lambda unit: OperatorRidge(Gaussian(0.9), alpha=1e-3),
@@ -253,8 +269,9 @@ def fitted_in_units_of_one(name):
 
 
 UNITS = [1e-200, 1e-100, 1e-30, 1e30, 1e100, 1e200]
-# A penalty in units of squared targets is no number at the ends; a search takes long, and the ends are its worst cases.
-UNITS_OF = dict.fromkeys(REGRESSORS, UNITS) | {"deep, inner": UNITS[1:-1], "deep, searched": [1e-200, 1e200]}
+# A penalty in units of squared targets is no number at the ends; a search takes long: the ends, where targets are
+# divided by a unit, and where they are not yet are its worst cases.
+UNITS_OF = dict.fromkeys(REGRESSORS, UNITS) | {"deep, inner": UNITS[1:-1], "deep, searched": [1e-200, 1e-60, 1e200]}
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -265,6 +282,8 @@ UNITS_OF = dict.fromkeys(REGRESSORS, UNITS) | {"deep, inner": UNITS[1:-1], "deep
 def test_units_of_y_scale_the_answer(name, unit):
     model, other = fitted_in_units_of_one(name), REGRESSORS[name](unit).fit(X, targets_for(name) * unit)
     if name == "deep, searched":  # rounding moves where a search ends
+        if unit == 1e-60:  # a penalty that does not move from where it begins is a quarter of this
+            assert other.layers_[0].alpha / unit / unit == pytest.approx(model.layers_[0].alpha, rel=0.2)
         np.testing.assert_allclose(r2_score(y, other.predict(X) / unit), model.score(X, y), atol=0.02)
         return
     assert_close(answers(other, Q) / unit, answers(model, Q), 1e-8)

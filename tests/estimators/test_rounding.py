@@ -431,8 +431,10 @@ def test_levels_of_products_without_digits_are_refused():
     """Points of 1e-160 have squares that are no numbers of full precision: their components were NaN."""
     with pytest.raises(ValueError, match="lose their digits"):
         DeepKernelPCA([2, 1], [Linear().centered(), "linear"], random_state=0).fit(1e-160 * X)
-    with pytest.raises(ValueError, match="lose their digits"):  # its components were wrong
-        DeepKernelPCA([1], "linear", random_state=0).fit(1e-80 * X)
+    with pytest.raises(ValueError, match="lose their digits"):
+        DeepKernelPCA([1], "linear", random_state=0).fit(1e-150 * X)
+    model, other = (DeepKernelPCA([1], "linear", random_state=0).fit(unit * X) for unit in (1.0, 1e-80))
+    np.testing.assert_allclose(other.hidden_[0], model.hidden_[0], rtol=0, atol=1e-12)  # they were wrong
 
 
 def test_conjugate_gradients_say_that_landmarks_nearly_depend():

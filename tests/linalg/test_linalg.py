@@ -471,6 +471,15 @@ def test_conjugate_gradient(dtype: torch.dtype, preconditioned: bool, n: int, p:
     close(x, torch.linalg.solve(A, B), 1e-8 if dtype == torch.float64 else 1e-2)
 
 
+@pytest.mark.parametrize("size", [1e-200, 1e200])
+def test_conjugate_gradient_takes_matrices_and_right_sides_of_any_size(size: float) -> None:
+    A, B = psd(8, shift=0.5), matrix(8, 2, seed=1)
+    expected = torch.linalg.solve(A, B)
+    for columnwise in (False, True):
+        close(conjugate_gradient(lambda v: size * (A @ v), size * B, columnwise=columnwise), expected, 1e-8)
+        close(conjugate_gradient(lambda v: A @ v, size * B, columnwise=columnwise) / size, expected, 1e-8)
+
+
 def test_a_good_preconditioner_saves_steps() -> None:
     A = psd(60, shift=1e-4)
     b = matrix(60, seed=1)

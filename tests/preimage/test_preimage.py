@@ -576,6 +576,18 @@ def test_climbs_end_at_stationary_points_that_beat_all_training_outputs(decoder:
     assert (candidate_scores(element, found).diagonal() >= candidate_scores(element, Y).max(1).values - 1e-9).all()
 
 
+@pytest.mark.parametrize("unit", [1e-100, 1e-6, 1e6, 1e100])
+@pytest.mark.parametrize("kernel", [lambda unit: Gaussian(0.8 * unit), lambda unit: Linear()], ids=["rbf", "linear"])
+def test_a_climb_ends_at_the_same_vector_in_any_unit(unit, kernel) -> None:
+    rng = np.random.default_rng(0)
+    points, weights = rng.normal(size=(8, 2)), torch.tensor(rng.normal(size=(3, 8)))
+    found = []
+    for u in (1.0, unit):
+        element = Embedding(kernel(u), torch.tensor(u * points), weights)
+        found.append(resolved(Gradient(), element).decode(element) / u)
+    np.testing.assert_allclose(found[1], found[0], rtol=0, atol=1e-5)
+
+
 def test_fixed_point_is_the_end_of_the_gradient() -> None:
     Y = np.random.default_rng(4).normal(size=(25, 2))
     element = elements(Gaussian(2.0), Y, q=10)

@@ -46,7 +46,7 @@ EXACT_RIDGE, RIDGE_LANDMARKS = 2000, 1000
 
 
 class CollapsedComponentWarning(NumericalWarning):
-    """A component explains nothing: it is constant, or there are more components than directions with variance."""
+    """A component explains nothing: it is constant, or without variance, or the data weigh less than rounding."""
 
 
 class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLearner):
@@ -72,7 +72,10 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         which as much of held-out samples is recovered as with the best, within a standard error (see ``score``).
         For gaps, frames and objects the first ``"auto"`` is what ``kernels.suggest(X).single`` says.
     eta : float or list of float, default=1.0
-        The weights η_j: a small |η_j| gives a level more weight. With a negative η_j the level keeps its leading
+        The weights η_j: a small |η_j| gives a level more weight. Where the first kernel grows with the data, as a
+        linear one does, so does the weight of its level: beside levels above, eta is in squared units of the data. Data
+        that outweigh them beyond rounding have the components of levelwise kernel PCA; data that are outweighed so by
+        nonlinear levels decide nothing (a warning says it). With a negative η_j the level keeps its leading
         variance, but the level below works against it: a saddle, where the kept eigenvectors need not be the leading
         ones (see ``leading_``), and which the search may miss (it warns), above all with three nonlinear levels.
     center : {True, "data", False}, default=True
@@ -335,11 +338,11 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
 
     def _keep(self, problem: LevelsProblem, choice: LevelSolution, function: Levels) -> None:
         """Keep what was found, and warn of what it is not."""
-        state, networks = choice.state, problem.networks
+        state, networks = problem.stated(choice), problem.networks
         self._cached_ridges: dict[int, OperatorRidge] = {}
         self.function_, self.subset_ = function, problem.subset
         self.X_fit_, self.hidden_ = function.data.anchors, list(function.hidden)
-        self.eigenvalues_ = [np.diagonal(multiplier).copy() for multiplier in function.multipliers]
+        self.eigenvalues_ = [plain(multiplier.diagonal(), copy=True) for multiplier in state.multipliers]
         self.kernel_, self.eta_ = [function.data.kernel, *function.kernels], list(function.etas)
         self.n_components_ = function.sizes
         self.explained_variance_ratio_ = state.explained_variance()

@@ -15,6 +15,7 @@ rounding, and points near them have hidden features near theirs.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -26,7 +27,15 @@ from torch import Tensor
 
 from representer.functions.base import Function, Span
 from representer.kernels import Centered, Gaussian, Kernel, Linear
-from representer.linalg import Limits, broyden, jacobian, levenberg_marquardt, require_gram, row_blocks
+from representer.linalg import (
+    Limits,
+    broyden,
+    jacobian,
+    levenberg_marquardt,
+    power_of_two,
+    require_gram,
+    row_blocks,
+)
 from representer.operators import Decomposable, Projected, Representation, original, repaired_gram, silent_repairs
 from representer.samples import Data, count, evenly_spaced, plain, take
 from representer.values import number
@@ -48,12 +57,30 @@ DETERMINED = 0.25
 EXPORTED_STEPS = 20
 # A solution further from its start than so many Newton steps from there may belong to another sample.
 REACH = 3.0
+# A Gram matrix is divided by a unit where its size is not within so many powers of two of 1, and a level that outweighs
+# another by more counts for as many: squares, and products of squares, of such sizes are in the range of numbers, and
+# a share of as little is less than rounding.
+POWERS = {torch.float64: 100, torch.float32: 30}
 
 
-UNITS_MATTER = (
-    "Levels are weighed against each other by eta, so that a model of data in other units is another one. Scale the "
-    "data, for example by StandardScaler"
-)
+def unit_of(gram: Tensor) -> float:
+    """What a Gram matrix is divided by so that squares of it are in range: 1, or a power of two, which rounds none."""
+    size = len(gram) * gram.abs().max()
+    powers = POWERS[gram.dtype]
+    return 1.0 if 2.0**-powers < size < 2.0**powers else power_of_two(size).item()
+
+
+def weighed(etas: Sequence[float], unit: float, dtype: torch.dtype) -> tuple[float, ...]:
+    """The η_j beside a Gram matrix K_1 that is divided by a unit: η_1 / unit, and those of the upper levels.
+
+    Where K_1/η_1 outweighs the level above by more than rounding can tell, or is outweighed so, it is weighed as if by
+    ``POWERS`` only. Hidden features do not depend on it: a level feels another one of so little weight as much as none.
+    """
+    above = abs(etas[1]) if len(etas) > 1 else 1.0
+    apart, powers = math.log2(unit) + math.log2(above) - math.log2(abs(etas[0])), POWERS[dtype]
+    if abs(apart) <= powers:
+        return etas[0] / unit, *etas[1:]
+    return math.copysign(above * 2.0 ** -math.copysign(powers, apart), etas[0]), *etas[1:]
 
 
 def slope(kernel: Kernel, points: Tensor, anchors: Tensor, weights: Tensor, gram: Tensor | None = None) -> Tensor:
@@ -95,6 +122,9 @@ class DataLevel(Function):
     Products of points far from zero are as large as their squared offset, and cancel when they are centred: where
     points are their own features, their mean is taken off before they are multiplied. What below is called k(x, x_n),
     not centred, is then that of these differences.
+
+    Values far from 1, as of data in small or large units, would have squares out of the range of numbers: they are
+    divided by a power of two.
     """
 
     kernel: Kernel  # with numbers for all hyperparameters
@@ -105,6 +135,7 @@ class DataLevel(Function):
     diagonal: np.ndarray  # k(x_n, x_n), not centred
     vectors: np.ndarray | None  # the eigenvectors that stayed when an indefinite Gram matrix was repaired
     of_differences: bool = False  # Are products those of differences from the mean of the training samples?
+    unit: float = 1.0  # what all values are divided by: the kernel's own and those that are kept here
 
     @classmethod
     def of(
@@ -134,23 +165,33 @@ class DataLevel(Function):
             of_differences,
         )
         gram = level._centered(gram, means)
-        if not gram.abs().max() < torch.finfo(gram.dtype).max ** 0.5 / len(gram):  # It may be NaN.
+        largest, info = gram.abs().max().item(), torch.finfo(gram.dtype)
+        if not len(gram) * largest < info.max:  # It may be NaN.
             raise ValueError(
-                f"The Gram matrix of {resolved!r} is not finite, or sums of its squares overflow. {UNITS_MATTER}, or "
-                "choose another kernel."
+                f"The Gram matrix of {resolved!r} is not finite, or its sums overflow. Scale the data, for example by "
+                "StandardScaler, or choose another kernel."
             )
-        least = (torch.finfo(gram.dtype).tiny / torch.finfo(gram.dtype).eps) ** 0.5
-        if 0 < gram.abs().max() < least:
+        if 0 < largest < info.tiny / info.eps:
             raise ValueError(
-                f"The Gram matrix of {resolved!r} has no entry above {gram.abs().max():.1e}, and squares of "
-                f"numbers below {least:.1e} lose their digits. {UNITS_MATTER}."
+                f"The Gram matrix of {resolved!r} has no entry above {largest:.1e}, and numbers below "
+                f"{info.tiny / info.eps:.1e} lose their digits. Scale the data, for example by StandardScaler."
             )
         if gram.max() - gram.min() <= len(gram) * torch.finfo(gram.dtype).eps * diagonal.abs().max():
             raise ValueError(
                 f"{resolved!r} gives the same value for every pair of samples, to rounding: there is nothing to find "
                 "components of. Check the data, or choose a kernel that depends on its input."
             )
-        return level, gram
+        unit = unit_of(gram)
+        return (level, gram) if unit == 1.0 else (level._in(unit), gram.div_(unit))
+
+    def _in(self, unit: float) -> DataLevel:
+        """The same level, divided by a unit."""
+        means = None if self.means is None else self.means / unit
+        return replace(self, means=means, grand_mean=self.grand_mean / unit, diagonal=self.diagonal / unit, unit=unit)
+
+    def _divided(self, values: Tensor) -> Tensor:
+        """Values of the kernel in the unit of the level."""
+        return values if self.unit == 1.0 else values / self.unit
 
     @cached_property
     def loaded(self) -> LoadedData:
@@ -175,7 +216,7 @@ class DataLevel(Function):
     def gram(self, *, center: bool = True) -> Tensor:
         """The Gram matrix of the training data, centred if that was asked for."""
         with silent_repairs():  # The fit has spoken of a repair.
-            gram = self.loaded.kernel._gram(self.loaded.anchors, None)
+            gram = self._divided(self.loaded.kernel._gram(self.loaded.anchors, None))
         return self._centered(gram, self.loaded.means) if center else gram
 
     def _centered(self, gram: Tensor, means: Tensor | None) -> Tensor:
@@ -185,7 +226,15 @@ class DataLevel(Function):
 
     def rows(self, data: Data) -> Tensor:
         """k(x, x_n) of prepared data, not centred."""
-        return self.loaded.kernel._gram(data, self.loaded.anchors)
+        return self._divided(self.loaded.kernel._gram(data, self.loaded.anchors))
+
+    def norms(self, data: Data) -> Tensor:
+        """k(x, x) of prepared data, not centred."""
+        return self._divided(self.loaded.kernel._diag(data))
+
+    def magnitudes(self, data: Tensor) -> Tensor:
+        """What the rounding of k(x, x) is relative to."""
+        return self._divided(self.loaded.kernel._magnitudes(data, data).diagonal())
 
     def centered(self, rows: Tensor) -> Tensor:
         """⟨φ(x) − m, φ(x_n) − m⟩ from k(x, x_n)."""
@@ -215,14 +264,20 @@ class DataLevel(Function):
 class Recovery(NamedTuple):
     """How well samples are recovered from hidden features, as vectors or in the feature space of the first kernel."""
 
-    errors: Tensor  # (n,) the squared distance of each sample from what is recovered
-    variances: Tensor  # (n,) its squared distance from the mean of the training samples
+    errors: Tensor  # (n,) the squared distance of each sample from what is recovered, of huge or tiny ones in a unit
+    variances: Tensor  # (n,) its squared distance from the mean of the training samples, in the same unit
 
     @property
     def share(self) -> float:
         """The share of the variance that is recovered."""
         variance = self.variances.sum().item()
         return 1.0 - self.errors.sum().item() / variance if variance > 0 else 0.0
+
+
+def _spread_unit(differences: Tensor) -> float:
+    """What differences are divided by so that their squares are in range: 1, or a power of two."""
+    size, powers = differences.abs().max(), POWERS[differences.dtype]
+    return 1.0 if 2.0**-powers < size < 2.0**powers else power_of_two(size).item()
 
 
 def smoothed(rows: Tensor, values: Tensor, sharpness: float) -> Tensor:
@@ -247,7 +302,7 @@ class Levels(Function):
     kernels: tuple[Kernel, ...]  # of the levels above the first
     etas: tuple[float, ...]
     hidden: tuple[np.ndarray, ...]  # H_j, (n, s_j)
-    multipliers: tuple[np.ndarray, ...]  # Λ_j
+    multipliers: tuple[np.ndarray, ...]  # Λ_j, with the η_j of the equations, as what follows
     variances: tuple[np.ndarray, ...]  # H_jᵀ K_j H_j / η_j
     forward: np.ndarray  # K_1 H_1 / η_1
     coupled: bool = True  # whether the levels feel those above them
@@ -260,6 +315,17 @@ class Levels(Function):
         """The number of components of each level."""
         return [H.shape[1] for H in self.hidden]
 
+    @property
+    def weights(self) -> tuple[float, ...]:
+        """The η_j of the equations, where K_1 is in the unit of its level."""
+        return weighed(self.etas, self.data.unit, self.data.representation.tensor(self.forward[:0]).dtype)
+
+    @property
+    def outweighs(self) -> float:
+        """How many times larger the energy is than with the η_j of the equations, to rounding."""
+        times = self.weights[0] / (self.etas[0] / self.data.unit)
+        return times if len(self.etas) == 1 else max(1.0, times)
+
     @cached_property
     def equations(self) -> Extension:
         """The equations of new samples, as tensors."""
@@ -268,7 +334,7 @@ class Levels(Function):
         hidden, multipliers, variances = ([tensor(array) for array in level_arrays] for level_arrays in arrays)
         largest = self.data.loaded.diagonal.abs().max().item()
         forward = tensor(self.forward)
-        weights = (self.kernels, self.etas, self.coupled, largest, self.center)
+        weights = (self.kernels, self.weights, self.coupled, largest, self.center)
         return Extension(hidden, multipliers, variances, forward, *weights)
 
     def spans(self) -> list[Span]:
@@ -297,7 +363,7 @@ class Levels(Function):
             centred = (loaded.diagonal - 2.0 * loaded.means + self.data.grand_mean).abs().max()
         if self.data.kernel.domain == "vectors" and isinstance(loaded.anchors, Tensor):
             points = take(loaded.anchors, torch.from_numpy(evenly_spaced(count(loaded.anchors), limit)))
-            largest = torch.maximum(largest, loaded.kernel._magnitudes(points, points).diagonal().max())
+            largest = torch.maximum(largest, self.data.magnitudes(points).max())
         if bool(largest == centred):
             return 1.0
         kept = centred if bool(largest < CANCELS * centred) else torch.minimum(centred, self._weakest_variance())
@@ -307,7 +373,7 @@ class Levels(Function):
         """The least variance hᵀ K h / (n hᵀ h) of the data along a component h of the first level that is not zero."""
         H, variances = self.equations.hidden[0], self.equations.variances[0]
         squares = H.square().sum(0)
-        quotients = (self.etas[0] * variances.diagonal()).abs() / squares
+        quotients = (self.weights[0] * variances.diagonal()).abs() / squares
         return quotients[squares > 0].amin() / len(H) if bool((squares > 0).any()) else H.new_tensor(torch.inf)
 
     def columns(self, level: int | None) -> slice:
@@ -361,7 +427,8 @@ class Levels(Function):
         if self.data.kernel.domain == "vectors" and isinstance(data, Tensor):
             train = self.data.loaded.anchors
             target, recovered = data - train.mean(0), weights @ (train - train.mean(0))
-            return Recovery((target - recovered).square().sum(1), target.square().sum(1))
+            unit = _spread_unit(target)
+            return Recovery(((target - recovered) / unit).square().sum(1), (target / unit).square().sum(1))
         gram = self.data.gram(center=False)
         weights = weights - weights.mean(1, keepdim=True)  # as (φ(x_n) − m) would do
         blocks = [
@@ -372,12 +439,12 @@ class Levels(Function):
 
     def _feature_recovery(self, data: Data, weights: Tensor, gram: Tensor) -> Recovery:
         """‖φ(x) − m − Σ_n w_n (φ(x_n) − m)‖² and ‖φ(x) − m‖² of prepared data."""
-        kernel, k, means = self.data.loaded.kernel, self.data.rows(data), gram.mean(0)
+        kernel, k, means = self.data.kernel, self.data.rows(data), gram.mean(0)
         if kernel.domain == "gram":
             same = k.shape == gram.shape and bool(torch.equal(k, gram))
             diagonal = gram.diagonal() if same else gram.diagonal().mean().expand(len(k))
         else:
-            diagonal = kernel._diag(data)
+            diagonal = self.data.norms(data)
         norms = diagonal - 2.0 * k.mean(1) + means.mean()
         cross = (weights * (k - means)).sum(1)
         return Recovery(norms - 2.0 * cross + (weights * (weights @ gram)).sum(1), norms)
@@ -461,7 +528,7 @@ class LevelsNetwork(torch.nn.Module):
                 f"{list(self.levels.kernels)}."
             )
         levels, equations = self.levels, self.levels.equations
-        k = levels.data.loaded.kernel._gram(X.to(self.anchors), self.anchors)
+        k = levels.data.rows(X.to(self.anchors))
         if levels.extension == "smoother":
             return smoothed(k, torch.cat(equations.hidden, 1), levels.sharpness)
         rows, nearest = levels.data.centered(k), levels.data.nearest(k)

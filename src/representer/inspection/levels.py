@@ -26,21 +26,22 @@ class ApproximationBounds(NamedTuple):
 
 def are_leading(levels: Levels) -> list[bool]:
     """Does each level have the leading eigenvectors of sign(η_j) M_j?"""
-    energy = LevelEnergy(levels.data.gram(), list(levels.kernels), levels.etas, levels.center)
+    energy = LevelEnergy(levels.data.gram(), list(levels.kernels), levels.weights, levels.center)
     return energy.are_leading(energy.at(levels.equations.hidden, coupled=levels.coupled), coupled=levels.coupled)
 
 
 # -- lemmas -----------------------------------------------------------------------------------------------------------
 def approximation_bounds(levels: Levels) -> ApproximationBounds:
     """The error of the first level's approximation of the Gram matrix of the data, and its bounds (lemma 4.1)."""
-    K = levels.data.gram() / levels.etas[0]
+    weights, times = levels.weights, levels.outweighs
+    K = levels.data.gram() / weights[0]
     hidden = levels.equations.hidden
     H, values = hidden[0], levels.equations.multipliers[0].diagonal()
     low_rank = (H * values) @ H.mT
     error = (K - low_rank).norm().item()
     if len(hidden) == 1:
-        return ApproximationBounds(error, error, error)
-    above, eta, kernel = levels.equations.around_means[1], levels.etas[1], levels.kernels[0]
+        return ApproximationBounds(times * error, times * error, times * error)
+    above, eta, kernel = levels.equations.around_means[1], weights[1], levels.kernels[0]
     lemma = len(hidden) == 2 and isinstance(kernel, Linear)
     if lemma:
         B = above @ above.mT / eta
@@ -58,7 +59,7 @@ def approximation_bounds(levels: Levels) -> ApproximationBounds:
             negative = (-values).clamp(min=0.0).sort(descending=True).values[:s2].sum()
             extra = -2.0 / eta * (spectrum[:s2].sum() + negative).item()
         upper = min(upper, max(0.0, tail**2 - size**2 + extra) ** 0.5)
-    return ApproximationBounds(lower, error, upper)
+    return ApproximationBounds(times * lower, times * error, times * upper)
 
 
 def eta_for_explained_variance(levels: Levels, n_components: int | None, ratio: float | None) -> float:
@@ -72,7 +73,7 @@ def eta_for_explained_variance(levels: Levels, n_components: int | None, ratio: 
             f"eta of level 0 is {eta!r}: with a negative one all eigenvalues of K_1/η_1 are negative, and the lemma "
             "says nothing. Fit with a positive eta of level 0."
         )
-    values = (torch.linalg.eigvalsh(levels.data.gram()).flip(0)[:s] / eta).cpu().numpy()
+    values = (torch.linalg.eigvalsh(levels.data.gram()).flip(0)[:s] / (eta / levels.data.unit)).cpu().numpy()
     if values[-1] <= len(levels.hidden[0]) * np.finfo(values.dtype).eps * values[0]:
         raise ValueError(
             f"The Gram matrix of the data has no {s} positive eigenvalues, to rounding, so that no negative eta "
@@ -107,7 +108,23 @@ def eta_for_explained_variance(levels: Levels, n_components: int | None, ratio: 
 # -- collapsed components ---------------------------------------------------------------------------------------------
 def defects(levels: Levels, gram: Tensor, subset: np.ndarray) -> list[str]:
     """The defects of the components of fitted levels, as sentences."""
-    return [text for text in (_collapse(levels), _parted_twins(levels, gram, subset)) if text is not None]
+    texts = _unheard(levels), _collapse(levels), _parted_twins(levels, gram, subset)
+    return [text for text in texts if text is not None]
+
+
+def _unheard(levels: Levels) -> str | None:
+    """A sentence for data that weigh less than rounding beside the nonlinear levels above them, else None."""
+    equations = levels.equations
+    if equations.is_linear or not equations.coupled:  # Linear levels keep the components of the data at any weight.
+        return None
+    own, total = (matrices[0].abs().max() for matrices in (equations.variances, equations.multipliers))
+    if own > torch.finfo(own.dtype).eps * total:
+        return None
+    return (
+        "The kernel of the data weighs less than rounding beside the levels above: hidden_ solves the equations, but "
+        "the data decide only where the search began. Scale the data, for example by StandardScaler, or choose a "
+        "smaller |eta| for level 0."
+    )
 
 
 def _collapse(levels: Levels) -> str | None:

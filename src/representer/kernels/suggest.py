@@ -424,6 +424,7 @@ def suggest(X: Data, y: Data = None, *, features: FeatureKind | None = None) -> 
     'DNA or RNA sequences'
     """
     X = plain(X)
+    refuse_unordered(X, "X")
     if issparse(X):
         return _of_sparse(X)
     if is_dask(X):
@@ -436,6 +437,8 @@ def suggest(X: Data, y: Data = None, *, features: FeatureKind | None = None) -> 
     if is_frame(X):
         return _of_frame(X, y)
     X = X if hasattr(X, "__len__") else np.asarray(X)
+    if not hasattr(X, "shape") and len(X) == 0:
+        raise ValueError(f"Found 0 samples: X is {X!r}. Expected an array or a list with one object for each sample.")
     if hasattr(X, "shape") and len(X.shape) == 2:
         return _of_vectors(_as_floats(X), features)
     rows = None if hasattr(X, "shape") else _as_rows(X)

@@ -92,7 +92,7 @@ def inverse_size(X: Tensor) -> Tensor:
     """The number 1 / (d · variance), scikit-learn's ``gamma="scale"``; 1 for constant data."""
     d = X.shape[-1]
     deviation = _deviation(X.detach().to(torch.float64), (), otherwise=d**-0.5)
-    return 1.0 / (d * deviation.clamp(1e-100, 1e100) ** 2)
+    return 1.0 / (d * deviation.clamp(1e-150, 1e150) ** 2)
 
 
 # A polynomial kernel with more monomials than this has too many features to write them down.
@@ -146,8 +146,9 @@ class Polynomial(Kernel):
 
     of_products = True
     hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {
+        # It is in units of 1/X², which says nothing of the size of gamma·xᵀy.
         "gamma": Hyperparameter(
-            Positive(), {"scale": Word(inverse_size), "auto": Word(inverse_size, learned=True)}, scalar=True
+            Positive(power=0.3), {"scale": Word(inverse_size), "auto": Word(inverse_size, learned=True)}, scalar=True
         ),
         "coef0": FACTOR,
     }
@@ -160,9 +161,9 @@ class Polynomial(Kernel):
         self.coef0 = coef0
 
     def _own_specification(self, name: str) -> Hyperparameter:
-        """The specification of a number that, while it is learned, stays so small that its power is in range."""
-        constraint = NonNegative(self.degree) if name == "coef0" else Positive(self.degree)
-        return replace(super()._own_specification(name), constraint=constraint)
+        """The specification of a number: coef0, while it is learned, stays so small that its power is in range."""
+        specification = super()._own_specification(name)
+        return replace(specification, constraint=NonNegative(self.degree)) if name == "coef0" else specification
 
     def _of(self, product: Tensor, gamma: Tensor, coef0: Tensor) -> Tensor:
         """The kernel of inner products, which may be overwritten."""

@@ -8,7 +8,7 @@ import torch
 from scipy.linalg import get_blas_funcs
 from torch import Tensor
 
-from representer.linalg.cholesky import mirrored
+from representer.linalg.cholesky import mirrored, power_of_two
 from representer.linalg.resources import empty_matrix
 from representer.linalg.spectral import Eigenpairs, eigh
 
@@ -95,6 +95,10 @@ def conjugate_gradient(
     def inner(a: Tensor, b: Tensor) -> Tensor:
         return (a * b).sum(dim, keepdim=True)
 
+    if not rhs.numel():
+        return torch.zeros_like(rhs)
+    unit = power_of_two(rhs.abs().amax(dim, keepdim=True))  # Squares of huge or tiny right sides would leave the range.
+    rhs = rhs / unit
     x = torch.zeros_like(rhs)
     residual = rhs.clone()
     size = inner(rhs, rhs).sqrt()
@@ -125,7 +129,7 @@ def conjugate_gradient(
         rz, previous = inner(residual, z), rz
         direction = z + torch.where(ended, 0.0, rz / previous) * direction
         steps += 1
-    return x
+    return x * unit
 
 
 # -- small blocks -----------------------------------------------------------------------------------------------------

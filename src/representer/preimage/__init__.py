@@ -18,6 +18,7 @@ from representer.preimage.vectors import (
     is_linear,
     nearest,
     refined,
+    spread,
     weighted,
 )
 
@@ -39,6 +40,7 @@ __all__ = [
     "markov_scores",
     "nearest",
     "refined",
+    "spread",
     "viterbi",
     "weighted",
 ]

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from representer.functions.levels import Levels
 from representer.kernels import Kernel, Linear, Mapped
-from representer.preimage.vectors import nearest, refined, weighted
+from representer.linalg import power_of_two
+from representer.preimage.vectors import nearest, refined, spread, weighted
 from representer.samples import Data, plain
 from representer.values import COUNT, POSITIVE, Value
 
@@ -120,7 +121,12 @@ class LevelPreimages:
         means = weighted(distances) @ inputs
         if method == "weighted":
             return means
-        return refined(lambda X: kernel._diag(X) - 2.0 * (weights * kernel._gram(X, inputs)).sum(1), means)
+        size = power_of_two(gram.diagonal().abs().max())
+        return refined(
+            lambda X: (kernel._diag(X) - 2.0 * (weights * kernel._gram(X, inputs)).sum(1)) / size,
+            means,
+            unit=spread(inputs),
+        )
 
     def _method_of(self, j: int) -> str:
         """The pre-image map of level j: the one that was asked for, if its kernel allows it."""

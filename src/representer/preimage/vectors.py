@@ -26,7 +26,7 @@ from representer.kernels import (
     Sum,
     Tanimoto,
 )
-from representer.linalg import row_blocks
+from representer.linalg import power_of_two, row_blocks
 from representer.optimize import check_limits, lbfgs, with_gradient
 from representer.preimage.base import Decoder, _one_each
 from representer.samples import Data, SparseRows, count
@@ -220,8 +220,30 @@ def weighted(distance: Tensor, n_neighbours: int = NEIGHBOURS) -> Tensor:
     return torch.zeros_like(distance).scatter_(-1, neighbours.indices, inverse)
 
 
-def refined(distance: Callable[[Tensor], Tensor], start: Tensor, *, max_iter: int = 100, tol: float = 1e-6) -> Tensor:
+def spread(points: Tensor) -> Tensor:
+    """The power of two next below the largest distance of a coordinate from its mean: a unit for steps of a search.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from representer.preimage import spread
+    >>> spread(torch.tensor([[0.0], [3e6]])).item() == 2.0**20
+    True
+    """
+    return power_of_two((points - points.mean(0)).abs().max())
+
+
+def refined(
+    distance: Callable[[Tensor], Tensor],
+    start: Tensor,
+    *,
+    max_iter: int = 100,
+    tol: float = 1e-6,
+    unit: Tensor | float = 1.0,
+) -> Tensor:
     """Points (m, d) where a differentiable ‖φ(x_i) − f_i‖² (m,) has a local minimum, by L-BFGS from a start.
+
+    The ``unit`` is that of the points: a search in it is the same for data in any units.
 
     Examples
     --------
@@ -230,8 +252,8 @@ def refined(distance: Callable[[Tensor], Tensor], start: Tensor, *, max_iter: in
     >>> refined(lambda X: (X - 2.0).square().sum(-1), torch.zeros(1, 1, dtype=torch.float64)).round().tolist()
     [[2.0]]
     """
-    objective = with_gradient(lambda points: distance(points.reshape(start.shape)).sum().reshape(1))
-    return lbfgs(objective, start.reshape(1, -1), max_iter=max_iter, tol=tol).point.reshape(start.shape)
+    objective = with_gradient(lambda points: distance(unit * points.reshape(start.shape)).sum().reshape(1))
+    return unit * lbfgs(objective, (start / unit).reshape(1, -1), max_iter=max_iter, tol=tol).point.reshape(start.shape)
 
 
 # A step is halved at most this often, until it is below the digits of a double.
@@ -325,16 +347,17 @@ class Gradient(Climb):
             )
 
     def _climb(self, embedding: Embedding, starts: Tensor, rows: Tensor) -> Tensor:
-        norms = embedding.squared_norms()
+        norms, unit = embedding.squared_norms(), spread(embedding.anchors)
+        size = power_of_two(embedding.kernel._diag(embedding.anchors).abs().max())
 
         def distance(points: Tensor) -> Tensor:
             element = points[:, -1].detach().long()  # the last entry is the number of the element; its slope is zero
-            return norms[element] - _scores(embedding, points[:, :-1], element)
+            return (norms[element] - _scores(embedding, unit * points[:, :-1], element)) / size
 
-        labelled = torch.cat([starts, rows[:, None].to(starts)], -1)
+        labelled = torch.cat([starts / unit, rows[:, None].to(starts)], -1)
         result = lbfgs(with_gradient(distance), labelled, max_iter=self.max_iter, tol=self.tol, race=False)
         assert result.points is not None
-        return result.points[:, :-1]
+        return unit * result.points[:, :-1]
 
 
 class FixedPoint(Climb):

@@ -347,6 +347,8 @@ def kernel_of_target(target: object, kernel: Kernel | None, *, sparse: bool) -> 
 
 # Codes whose spread is this share of that of kernel PCA are a constant: the encoder's penalty has won.
 COLLAPSED = 1e-3
+# Data differ by less than so many powers of two, either way: their squares, and shares of these, are penalties.
+POWERS = {torch.float64: 400, torch.float32: 50}
 # Starts of a second search from where the first has collapsed.
 RESCUE_STARTS = 8
 # Weights of labels that are compared, and the most iterations of the fits that compare them.
@@ -480,8 +482,16 @@ class AutoencoderProblem(DeepRegression):
 
     @cached_property
     def coordinates(self) -> Tensor:
-        """Those of the samples in the target space, (n, r)."""
-        return self.space.coordinates(self.data, self._gram)
+        """Those of the samples in the target space, (n, r), of a size whose squares can be penalties."""
+        coordinates = self.space.coordinates(self.data, self._gram)
+        size = (coordinates - coordinates.mean(0)).abs().max().item() if coordinates.numel() else 0.0
+        powers = POWERS[coordinates.dtype]
+        if size != 0 and not 2.0**-powers < size < 2.0**powers:  # It may be NaN.
+            raise ValueError(
+                f"The data differ by up to {size:.1e}, and an autoencoder computes with squares of such differences, "
+                "which leave the range of numbers. Scale X, for example by StandardScaler."
+            )
+        return coordinates
 
     def _prepare(self) -> tuple[Composition, Data, Restore]:
         composition, data, restore = self._encoded

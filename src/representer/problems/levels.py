@@ -25,7 +25,16 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from representer.approximation import Nystroem
-from representer.functions.levels import DataLevel, Levels, Recovery, deviations, is_constant, slope, smoothed
+from representer.functions.levels import (
+    DataLevel,
+    Levels,
+    Recovery,
+    deviations,
+    is_constant,
+    slope,
+    smoothed,
+    weighed,
+)
 from representer.kernels import (
     Gaussian,
     Kernel,
@@ -691,11 +700,22 @@ def canonical(energy: LevelEnergy, solution: LevelSolution) -> LevelSolution:
     for j, H in enumerate(hidden):
         above = energy.kernels[j] if j < len(energy.kernels) else None
         sign = 1.0 if energy.etas[j] > 0 else -1.0
-        vectors = torch.linalg.eigh(sign * solution.state.multipliers[j]).eigenvectors
-        rotated = H @ vectors.flip(1)
+        rotated = _diagonal(H, sign * solution.state.multipliers[j])
         candidates = (_with_positive_peaks(rotated), rotated, _with_positive_peaks(H))
         hidden[j] = next((columns for columns in candidates if _is_unseen(above, H, columns)), H).contiguous()
     return replace(solution, state=energy.at(hidden, coupled=solution.coupled))
+
+
+def _diagonal(H: Tensor, multiplier: Tensor) -> Tensor:
+    """Columns with diagonal Λ, largest first; as they are where they have that to rounding.
+
+    Equal eigenvalues, as of a linear level above a linear one, leave columns in the order in which they were found.
+    """
+    rounding = len(H) * torch.finfo(H.dtype).eps * multiplier.abs().max()
+    values = multiplier.diagonal()
+    if bool(((multiplier - values.diag()).abs() <= rounding).all() and (values.diff() <= rounding).all()):
+        return H
+    return H @ torch.linalg.eigh(multiplier).eigenvectors.flip(1)
 
 
 def _with_positive_peaks(H: Tensor) -> Tensor:
@@ -1024,8 +1044,15 @@ class LevelsProblem(Problem):
     @cached_property
     def energy(self) -> LevelEnergy:
         """The energy that is made stationary."""
-        model = self.model
-        return LevelEnergy(self._data[1], list(model.kernels[1:]), model.etas, model.centers_upper)
+        model, (level, gram) = self.model, self._data
+        etas = (model.etas[0] / level.unit, *model.etas[1:])
+        return LevelEnergy(gram, list(model.kernels[1:]), etas, model.centers_upper)
+
+    @cached_property
+    def weighed(self) -> LevelEnergy:
+        """The energy that is searched, whose levels do not outweigh each other by more than numbers can tell."""
+        etas = weighed(self.model.etas, self._data[0].unit, self.energy.gram.dtype)
+        return self.energy if etas == self.energy.etas else replace(self.energy, etas=etas, ritz={}, own={})
 
     def _represented(self, X: Data) -> Representation:
         return replace(self.representation, sparse=hasattr(X, "toarray"))
@@ -1061,8 +1088,10 @@ class LevelsProblem(Problem):
         rows = self._typical(self.samples.random_rows(limits.WIDTH_ROWS, 0))  # A fit to all samples has no seed.
         X = plain(self.samples.rows(rows).X)
         median = model.kernels[0].resolve(self._represented(X).inputs(model.kernels[0], X))
-        unit = number(median, "lengthscale", self.representation.tensor(np.zeros(1))).item()
-        candidates = {width: (Gaussian(width * unit), *model.kernels[1:]) for width in WIDTHS}
+        length = number(median, "lengthscale", self.representation.tensor(np.zeros(1))).item()
+        unit = 2.0 ** math.floor(math.log2(length))  # In it, errors of held-out samples have squares in range.
+        X = X / unit
+        candidates = {width: (Gaussian(width * length / unit), *model.kernels[1:]) for width in WIDTHS}
         model = replace(model, learns_width=False)
         counts = sum(size for size in model.sizes if isinstance(size, int))
         if len(rows) * (WIDTH_FOLDS - 1) // WIDTH_FOLDS <= max(counts, WIDTH_FOLDS):  # too few to hold some of them out
@@ -1076,7 +1105,7 @@ class LevelsProblem(Problem):
             levelwise = replace(model, kernels=kernels, approximation=None, decoder=None, trim=0.0)
             refits = LevelsProblem(few, levelwise, quiet, self.representation).held_out(folds, quiet.settings)
             errors[width] = torch.cat([recovery.errors for recovery in refits])
-        kernels = candidates[narrowest(errors)]
+        kernels = (Gaussian(narrowest(errors) * length), *model.kernels[1:])
         return LevelsProblem(self.samples, replace(model, kernels=kernels), search, self.representation)
 
     def choose(self, settings: SearchSettings | None = None) -> LevelSolution:
@@ -1085,7 +1114,25 @@ class LevelsProblem(Problem):
         if isinstance(search.init, Levels):
             search = replace(search, init=self._features_of(search.init))
         with recycling():  # Every step makes the Gram matrices of the upper levels anew.
-            return canonical(self.energy, find(self.energy, self.model.sizes, search))
+            solution = canonical(self.weighed, find(self.weighed, self.model.sizes, search))
+            return solution if self.weighed is self.energy else self._checked(solution, search)
+
+    def _checked(self, solution: LevelSolution, search: LevelSearch) -> LevelSolution:
+        """The solution of levels that outweigh each other, which has to solve the equations as they are."""
+        state = self.stated(solution)
+        times = max(1.0, state.energy / solution.state.energy) if solution.state.energy else 1.0
+        history = [entry._replace(value=entry.value * times) for entry in solution.history]
+        exact = not solution.coupled or state.residual <= max(search.tolerance(state.forward), solution.state.residual)
+        if not (exact or not solution.converged):
+            message = "its levels outweigh each other by more than numbers can tell"
+            return replace(solution, history=history, converged=False, message=message)
+        return replace(solution, history=history)
+
+    def stated(self, choice: LevelSolution) -> Stationarity:
+        """The state of a choice with the weights as they are given."""
+        if self.weighed is self.energy:
+            return choice.state
+        return self.energy.at(choice.state.hidden, coupled=choice.coupled)
 
     def _features_of(self, last: Levels) -> list[np.ndarray]:
         """The hidden features of the samples by levels that were found before; their own, where these are the same."""
@@ -1116,7 +1163,7 @@ class LevelsProblem(Problem):
         return Levels(
             level,
             tuple(self.energy.kernels),
-            tuple(self.energy.etas),
+            self.model.etas,
             hidden,
             multipliers,
             variances,
