@@ -13,7 +13,7 @@ from naive_deep import functions_of
 from sklearn.base import clone
 from tiers import tiers
 
-from representer import DeepKernelClassifier, DeepKernelPCA, DeepKernelRegressor, KernelAutoencoder
+from representer import DeepKernelClassifier, DeepKernelPCA, DeepKernelRegressor, KernelAutoencoder, Layer
 from representer.approximation import Nystroem
 from representer.estimators.validation import seed_of
 from representer.kernels import Gaussian, Linear, Matern, Polynomial, TensorMatern
@@ -194,7 +194,8 @@ def test_class_weights_on_dask_equal_those_in_memory(data, few, class_weight, we
     labels = np.where(y > 0.8, "high", "low")
     weights = np.random.default_rng(1).uniform(0.5, 2.0, len(X)) if weighted else None
     options: dict[str, Any] = {"approximation": Nystroem(30), "n_restarts": 1, "tol": 1e-3, "random_state": 0}
-    model = DeepKernelClassifier([1], Gaussian(0.5), "squared", 1e-3, class_weight=class_weight, **options)
+    layer = Layer(Polynomial(1), 1, alpha=1e-3)
+    model = DeepKernelClassifier([layer], Gaussian(0.5), "squared", 1e-3, class_weight=class_weight, **options)
     expected = clone(model).fit(X, labels, weights).decision_function(Q)
     chunked = None if weights is None else da.from_array(weights, chunks=150)
     found = clone(model).fit(da.from_array(X, chunks=(100, 3)), da.from_array(labels, chunks=100), chunked)

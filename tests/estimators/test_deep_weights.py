@@ -7,11 +7,12 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import check_sample_weight_equivalence_on_dense_data
 from tiers import tiers
 
-from representer import DeepKernelClassifier, DeepKernelRegressor, KernelAutoencoder, Layer
+from representer import DeepKernelClassifier, DeepKernelRegressor, EmbeddingClassifier, KernelAutoencoder, Layer
 from representer.estimators.validation import folds_of
 from representer.kernels import Gaussian, Polynomial
 
@@ -73,6 +74,24 @@ def test_class_weights_multiply_the_weights_of_samples(samples):
     by_sample = model.fit(X, labels, sample_weight=np.where(labels == "high", 3.0, 1.0)).decision_function(X)
     np.testing.assert_allclose(by_class, by_sample, atol=1e-12)
     assert np.abs(by_class - model.fit(X, labels).decision_function(X)).max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        DeepKernelClassifier([], Gaussian(0.7), "squared", 1e-2, calibration=None, class_weight="balanced"),
+        EmbeddingClassifier(Gaussian(0.7), alpha=1e-2, calibration=None, class_weight="balanced"),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_balanced_classes_count_repetitions(samples, model):
+    X, y, weights = samples
+    decide = "decision_function" if isinstance(model, DeepKernelClassifier) else "predict_proba"
+    weighted = getattr(clone(model).fit(X, y > 0.3, sample_weight=weights), decide)(X)
+    rows = np.repeat(np.arange(30), weights)
+    np.testing.assert_allclose(weighted, getattr(clone(model).fit(X[rows], y[rows] > 0.3), decide)(X), atol=1e-8)
+    unbalanced = clone(model).set_params(class_weight=None).fit(X, y > 0.3, sample_weight=weights)
+    assert np.abs(weighted - getattr(unbalanced, decide)(X)).max() > 1e-3
 
 
 def test_weights_of_an_autoencoder_are_repetitions(samples):

@@ -9,7 +9,6 @@ import torch
 from sklearn.base import ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
-from sklearn.utils.class_weight import compute_class_weight, compute_sample_weight
 
 from representer.approximation import Nystroem
 from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting
@@ -27,7 +26,13 @@ from representer.estimators.deep_regressor import (
     stack_attributes,
     stack_solution,
 )
-from representer.estimators.validation import Check, encode, needs_approximation
+from representer.estimators.validation import (
+    Check,
+    encode,
+    lazy_weights_by_class,
+    needs_approximation,
+    weights_by_class,
+)
 from representer.functions import Composed, Stacked
 from representer.inspection.explanation import class_misfits
 from representer.kernels import Stack
@@ -47,7 +52,6 @@ from representer.problems.stack import CodesLogLoss, Members
 from representer.samples import (
     Data,
     Samples,
-    as_rows,
     check_left_out,
     is_dask,
     one_hot_on_dask,
@@ -93,8 +97,8 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         ``KernelRidge(alpha=)``; 1/(2n·alpha) is the C of ``SVR`` and ``SVC``. ``"auto"`` learns it, and likewise
         that of every layer.
     class_weight : dict, "balanced" or None, default=None
-        Weights of the classes, by which those of their samples are multiplied. ``"balanced"``: inversely proportional
-        to how often they occur.
+        Weights of the classes, by which those of their samples are multiplied. ``"balanced"`` gives all classes the
+        same total weight.
     calibration : {"cv", None}, default="cv"
         Calibrate probabilities on the decisions of models refitted without each of the folds, or without each sample
         where the data decide on layers. None saves the refits; then only ``loss="logistic"`` has probabilities.
@@ -348,12 +352,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
             require_targets(y)
             self.classes_, indicators = one_hot_on_dask(y)
             self.class_count_ = indicators.sum(0).compute().astype(int)
-            if self.class_weight is not None:
-                of_classes = compute_class_weight(
-                    self.class_weight, classes=self.classes_, y=self.classes_, sample_weight=self.class_count_
-                )
-                own = as_rows(sample_weight, "sample_weight") if is_dask(sample_weight) else sample_weight
-                sample_weight = indicators @ of_classes * (1.0 if own is None else own)
+            sample_weight = lazy_weights_by_class(self.class_weight, self.classes_, indicators, sample_weight)
             codes = indicators[:, 1:] if len(self.classes_) == 2 else indicators
             return dask_samples(self, kernel, X, 2.0 * codes - 1.0, sample_weight, groups), None
         X, weights, groups = self._checked_inputs(kernel, X, sample_weight, groups)
@@ -370,9 +369,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
                 np.searchsorted(present, labels).clip(max=len(present) - 1),
             )
         self.class_count_ = np.bincount(labels if weights is None else labels[weights > 0])
-        if self.class_weight is not None:
-            balance = compute_sample_weight(self.class_weight, self.classes_[labels])
-            weights = balance if weights is None else weights * balance
+        weights = weights_by_class(self.class_weight, self.classes_, labels, weights)
         return self._memory_samples(kernel, X, self._codes(labels), weights, groups), X
 
     def _labels(self, codes: np.ndarray) -> np.ndarray:

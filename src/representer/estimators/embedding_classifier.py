@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin
-from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
@@ -23,10 +22,12 @@ from representer.estimators.validation import (
     check_inputs,
     check_weights,
     encode,
+    lazy_weights_by_class,
     only_one_alpha,
     seed_of,
     takes_batches,
     warn_unconverged,
+    weights_by_class,
 )
 from representer.functions import Expansion, FeatureFunction, Stacked
 from representer.inspection.explanation import class_misfits
@@ -367,7 +368,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
             )
         X = check_inputs(self, in_memory(X), kernel, reset=first)
         labels = self._batch_labels(X, in_memory(y), classes)
-        weights = self._weights(X, labels, sample_weight)
+        weights = weights_by_class(self.class_weight, self.classes_, labels, check_weights(sample_weight, X))
         how = self._representation(X)
         members = self._batch_groups(groups, len(labels), first=first)
         Y = one_hot(labels, np.arange(len(self.classes_)))
@@ -445,7 +446,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
     ) -> tuple[Data, InMemory]:
         X = check_inputs(self, X, kernel, reset=True)
         self.classes_, labels = encode(X, y)
-        weights = self._weights(X, labels, sample_weight)
+        weights = weights_by_class(self.class_weight, self.classes_, labels, check_weights(sample_weight, X))
         how = self._representation(X)
         inputs = how.inputs(kernel, X)
         numbers = left_out_together(kernel, inputs, check_groups(groups, len(labels)))
@@ -453,33 +454,8 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
 
     def _samples_on_dask(self, kernel: Kernel | Stack, X: Data, y: Data, sample_weight: Data, groups: Data) -> OnDask:
         self.classes_, indicators = one_hot_on_dask(y)
-        if self.class_weight is not None:
-            sample_weight = self._weights_on_dask(indicators, sample_weight)
-        return self._dask_samples(kernel, X, indicators, sample_weight, groups)
-
-    def _weights(self, X: Data, labels: np.ndarray, sample_weight: Data) -> np.ndarray | None:
-        """The weights of samples times those of their classes; None where all are equal."""
-        weights = check_weights(sample_weight, X)
-        if self.class_weight is None:
-            return weights
-        of_classes = self._class_weights(self.classes_[labels], weights)
-        return of_classes[labels] * (1.0 if weights is None else weights)
-
-    def _class_weights(self, y: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
-        present = np.unique(y) if weights is None else np.unique(y[weights > 0])
-        of_present = compute_class_weight(self.class_weight, classes=present, y=y, sample_weight=weights)
-        weight_of = dict(zip(present.tolist(), of_present.tolist(), strict=True))
-        return np.array([weight_of.get(label, 1.0) for label in self.classes_.tolist()])
-
-    def _weights_on_dask(self, indicators: Data, sample_weight: Data) -> Any:
-        """The weights of samples times those of their classes, lazily; the totals of classes take one pass."""
-        weights = 1.0 if sample_weight is None else sample_weight
-        if hasattr(weights, "to_dask_array"):
-            weights = weights.to_dask_array(lengths=True)
-        column = weights if isinstance(weights, float) else weights[:, None]
-        totals = (indicators * column).sum(0).compute()
-        of_classes = self._class_weights(self.classes_, totals)
-        return (indicators * of_classes).sum(1) * weights
+        weights = lazy_weights_by_class(self.class_weight, self.classes_, indicators, sample_weight)
+        return self._dask_samples(kernel, X, indicators, weights, groups)
 
     def _batch_labels(self, X: Data, y: Data, classes: Data) -> np.ndarray:
         """The positions of a batch's labels among the classes, which the first batch gives to the learner."""

@@ -11,6 +11,7 @@ import torch
 from scipy.sparse import issparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import assert_all_finite, check_array, check_random_state
+from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, _num_samples, column_or_1d, validate_data
 
@@ -260,6 +261,40 @@ def encode(X: Data, y: Data) -> tuple[np.ndarray, np.ndarray]:
             f"Labels must be of one kind that can be sorted; y has {kinds}. Convert them to str."
         ) from error
     return check_classes(classes), labels
+
+
+def class_weights(class_weight: dict[Any, float] | str | None, classes: np.ndarray, totals: np.ndarray) -> np.ndarray:
+    """The weight of each class, from the total weight of its samples; 1 for a class that has no weight."""
+    present = totals > 0
+    weights = np.ones(len(classes))
+    weights[present] = compute_class_weight(
+        class_weight, classes=classes[present], y=classes[present], sample_weight=totals[present]
+    )
+    return weights
+
+
+def weights_by_class(
+    class_weight: dict[Any, float] | str | None, classes: np.ndarray, labels: np.ndarray, weights: np.ndarray | None
+) -> np.ndarray | None:
+    """The weights of samples times those of their classes; None where all are equal."""
+    if class_weight is None:
+        return weights
+    of_classes = class_weights(class_weight, classes, np.bincount(labels, weights, len(classes)))
+    return of_classes[labels] * (1.0 if weights is None else weights)
+
+
+def lazy_weights_by_class(
+    class_weight: dict[Any, float] | str | None, classes: np.ndarray, indicators: Data, sample_weight: Data
+) -> Any:
+    """``weights_by_class`` of indicators on Dask, lazily; the totals of the classes take one pass."""
+    if class_weight is None:
+        return sample_weight
+    weights = 1.0 if sample_weight is None else sample_weight
+    if hasattr(weights, "to_dask_array"):
+        weights = weights.to_dask_array(lengths=True)
+    column = weights if isinstance(weights, float) else weights[:, None]
+    totals = (indicators * column).sum(0).compute()
+    return (indicators * class_weights(class_weight, classes, totals)).sum(1) * weights
 
 
 def columns_of_fit(learner: Any, X: Data) -> Data:
