@@ -17,7 +17,7 @@ from torch import Tensor
 from representer.functions import Chain, Expansion, Layer
 from representer.functions.chain import ALPHA, block_matrix
 from representer.kernels import Domain, Kernel, Tangent
-from representer.linalg import cached_bytes, factorize, row_blocks
+from representer.linalg import Cholesky, cached_bytes, factorize, row_blocks, shifted
 from representer.notices import warn
 from representer.objectives import (
     CustomLoss,
@@ -201,6 +201,9 @@ def convex_loss(name: str, intercept: bool, **options: float) -> Loss:
 
 # An evaluation with its gradient keeps about this many matrices of the outer kernel's size for each restart.
 MATRICES_PER_EVALUATION = 6
+# The share of its mean diagonal, as a power of eps, by which the Gram matrix of landmarks is shifted: 1e-11 in double
+# precision, some ten thousand times the rounding of the matrix.
+LANDMARK_DIGITS = 0.7
 
 
 class Composition(Value):
@@ -347,10 +350,8 @@ class DeepProblem:
         rows = None if rows is self.rows and self._all_rows else rows
         if self.landmarks is not None:
             anchors = Z[..., self.landmarks, :]
-            name = "The Gram matrix of the landmarks"
-            cholesky = factorize(block.gram(anchors, None), name=name, strict=anchors.ndim < 3)
             points = Z if rows is None else Z[..., rows, :]
-            return cholesky.half_solve(block.gram(points, anchors).mT).mT
+            return _landmark_factor(block, anchors).half_solve(block.gram(points, anchors).mT).mT
         if self.chain is not None:
             return block.gram(Z if rows is None else Z[..., rows, :], None)
         if self.composition.kernel.domain == "gram":
@@ -650,9 +651,19 @@ class DeepProblem:
             return error.best.beta.to(gram), error.best.intercept.to(gram)
         if self.landmarks is None:
             return evaluation.dual, evaluation.intercept
-        landmarks = block.gram(Z[self.landmarks], None)
-        factor = factorize(landmarks, name="The Gram matrix of the landmarks").factor
+        factor = _landmark_factor(block, Z[self.landmarks]).factor
         return torch.linalg.solve_triangular(factor.mT, evaluation.coefficients, upper=True), evaluation.intercept
+
+
+def _landmark_factor(block: OuterBlock, anchors: Tensor) -> Cholesky:
+    """The factor of the Gram matrix of landmarks (..., m, d), plus a small multiple of the identity.
+
+    Images of many landmarks in a small space have a Gram matrix without full rank. Its own factor would consist of
+    rounding, and change by leaps when a landmark moves, so that no search along the gradient would go on.
+    """
+    gram = block.gram(anchors, None)
+    shift = torch.finfo(gram.dtype).eps ** LANDMARK_DIGITS * gram.diagonal(dim1=-2, dim2=-1).mean(-1, keepdim=True)
+    return factorize(shifted(gram, shift), name="The Gram matrix of the landmarks", strict=anchors.ndim < 3)
 
 
 def minimise(
