@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from rich.table import Table
+from scipy.stats import t
 from sklearn.base import BaseEstimator, clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import TransformedTargetRegressor
@@ -88,10 +89,10 @@ class Problem:
             X, y = X[many], np.unique(y[many], return_inverse=True)[1]
         return X, y
 
-    def folds(self, X: np.ndarray, y: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-        """The folds of so many rows."""
+    def folds(self, X: np.ndarray, y: np.ndarray, repeat: int) -> list[tuple[np.ndarray, np.ndarray]]:
+        """The folds of one of the repeats."""
         kind = StratifiedKFold if self.classes else KFold
-        return list(kind(FOLDS, shuffle=True, random_state=0).split(X, y))
+        return list(kind(FOLDS, shuffle=True, random_state=repeat).split(X, y))
 
 
 def read_table(file: str, target: str, *, without: tuple[str, ...] = ()) -> tuple[np.ndarray, np.ndarray]:
@@ -319,12 +320,12 @@ OURS: dict[str, dict[str, Callable[[int], BaseEstimator]]] = {
 
 
 # -- measuring --------------------------------------------------------------------------------------------------------
-def measure(problem: Problem, method: Callable[[int], BaseEstimator], rows: int) -> dict[str, list[float]]:
+def measure(problem: Problem, method: Callable[[int], BaseEstimator], rows: int, repeat: int) -> dict[str, list[float]]:
     """The error of each fold and the seconds of its fit: RMSE, of several outputs their mean RMSE over that of the
     training mean, or log loss and the share of wrong labels."""
     X, y = problem.data(rows)
     results: dict[str, list[float]] = {"error": [], "wrong": [], "seconds": []}
-    for train, test in problem.folds(X, y):
+    for train, test in problem.folds(X, y, repeat):
         own, new, known = X[train], X[test], with_gaps(y[train]) if problem.kind == "gaps" else y[train]
         if problem.vectors:
             prepare = make_pipeline(SimpleImputer(strategy="median"), StandardScaler())
@@ -346,17 +347,32 @@ def measure(problem: Problem, method: Callable[[int], BaseEstimator], rows: int)
     return results
 
 
-def summary(records: dict[str, Any], problems: list[Problem], methods: list[str], measured: str) -> dict[str, Any]:
-    """The geometric mean of the ratio to the best peer of each table, its worst, and the mean rank, of each method."""
+def key_of(problem: Problem, method: str, repeat: int) -> str:
+    """Where the results of a method on a table are kept, for one of the repeats."""
+    return f"{problem.name}/{method}" + (f"/{repeat}" if repeat else "")
+
+
+def summary(
+    records: dict[str, Any], problems: list[Problem], methods: list[str], measured: str, repeats: int
+) -> dict[str, Any]:
+    """The geometric mean of the ratio to the best peer of each table, its worst, and the mean rank, of each method.
+
+    The interval of 95 % around the geometric mean is that of Student's t over the tables.
+    """
     kind = problems[0].kind
-    errors = np.array([[np.mean(records[f"{p.name}/{m}"][measured]) for m in methods] for p in problems])
+    cells = [[[records[key_of(p, m, r)][measured] for r in range(repeats)] for m in methods] for p in problems]
+    errors = np.array([[np.mean(np.concatenate(cell)) for cell in row] for row in cells])
     errors = np.maximum(errors, 1e-3 if measured == "wrong" else 0.0)
     best = errors[:, [methods.index(m) for m in PEERS[kind]]].min(1)
     ratios = errors / best[:, None]
     ranks = pd.DataFrame(errors).rank(axis=1).to_numpy()
+    logs, n = np.log(ratios), len(problems)
+    margins = t.ppf(0.975, n - 1) * logs.std(0, ddof=1) / np.sqrt(n) if n > 1 else np.full(len(methods), np.nan)
     return {
         method: {
-            "ratio": float(np.exp(np.log(ratios[:, i]).mean())),
+            "ratio": float(np.exp(logs[:, i].mean())),
+            "from": float(np.exp(logs[:, i].mean() - margins[i])),
+            "to": float(np.exp(logs[:, i].mean() + margins[i])),
             "worst": float(ratios[:, i].max()),
             "rank": float(ranks[:, i].mean()),
         }
@@ -396,7 +412,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = command("python -m benchmarks.defaults", "Compare defaults that nobody tuned with tuned peers.")
     parser.add_argument("--quick", action="store_true", help="120 rows of three tables of each kind")
     parser.add_argument("--kind", choices=tuple(PEERS), help="one of them")
+    parser.add_argument("--half", choices=("settling", "confirmation"), help="one of them")
     parser.add_argument("--methods", nargs="*", help="only these")
+    parser.add_argument("--repeats", type=int, default=1, help="how often rows are split into five folds; default: 1")
     parser.add_argument("--times", nargs="*", type=int, metavar="N", help="only seconds of fits to so many samples")
     parser.add_argument("--out", type=Path, help="where the results are kept; default: in the user's cache")
     options = parser.parse_args(arguments)
@@ -435,24 +453,29 @@ def run(
     methods = {**PEERS[kind], **OURS[kind]}
     methods = {name: method for name, method in methods.items() if not options.methods or name in options.methods}
     for half, some in (halves(problems) if kind in HALVED else {"all": problems}).items():
+        if options.half not in (None, half) and kind in HALVED:
+            continue
         some = some[:3] if options.quick else some
         for problem in some:
             for name, method in methods.items():
-                key = f"{problem.name}/{name}"
-                if key not in records:
-                    result = measure(problem, method, rows)
-                    if out.exists():  # another run of this command may have added to it
-                        records.update(json.loads(out.read_text()))
-                    records[key] = result
-                    write_json(out, records)
-                    console.print(f"{key}: {np.mean(result['error']):.4g} in {np.mean(result['seconds']):.2f} s")
+                for repeat in range(options.repeats):
+                    key = key_of(problem, name, repeat)
+                    if key not in records:
+                        result = measure(problem, method, rows, repeat)
+                        if out.exists():  # another run of this command may have added to it
+                            records.update(json.loads(out.read_text()))
+                        records[key] = result
+                        write_json(out, records)
+                        console.print(f"{key}: {np.mean(result['error']):.4g} in {np.mean(result['seconds']):.2f} s")
         if not set(PEERS[kind]) <= set(methods):
             continue
         for measured in ("error", "wrong") if problems[0].classes else ("error",):
-            report[f"{kind}, {half}, {measured}"] = shown = summary(records, some, list(methods), measured)
-            table = Table("method", "ratio to the best peer", "worst", "mean rank", title=f"{kind}, {half}: {measured}")
+            shown = summary(records, some, list(methods), measured, options.repeats)
+            report[f"{kind}, {half}, {measured}"] = shown
+            headings = ("method", "ratio to the best peer", "from", "to", "worst", "mean rank")
+            table = Table(*headings, title=f"{kind}, {half}: {measured}")
             for name, row in shown.items():
-                table.add_row(name, *(f"{row[column]:.3f}" for column in ("ratio", "worst", "rank")))
+                table.add_row(name, *(f"{row[column]:.3f}" for column in ("ratio", "from", "to", "worst", "rank")))
             console.print(table)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import t
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.metrics import log_loss
 
@@ -48,14 +49,14 @@ def test_words_become_columns_and_gaps_stay(tmp_path: Path, monkeypatch: pytest.
 def test_errors_are_those_of_the_folds(rng: np.random.Generator) -> None:
     X, y = rng.normal(size=(50, 2)), rng.normal(size=50)
     problem = Problem("toy", lambda: (X, y), "regression")
-    found = measure(problem, lambda d: DummyRegressor(), 50)
+    found = measure(problem, lambda d: DummyRegressor(), 50, 0)
     inputs, targets = problem.data(50)
-    expected = [np.sqrt(np.mean((targets[b] - targets[a].mean()) ** 2)) for a, b in problem.folds(inputs, targets)]
+    expected = [np.sqrt(np.mean((targets[b] - targets[a].mean()) ** 2)) for a, b in problem.folds(inputs, targets, 0)]
     np.testing.assert_allclose(found["error"], expected)
     several = Problem("toys", lambda: (X, np.c_[y, 3 * y]), "outputs")
-    np.testing.assert_allclose(measure(several, lambda d: DummyRegressor(), 50)["error"], 1.0)
+    np.testing.assert_allclose(measure(several, lambda d: DummyRegressor(), 50, 0)["error"], 1.0)
     labels = (y > 0).astype(int)
-    shares = measure(Problem("sides", lambda: (X, labels), "classification"), lambda d: DummyClassifier(), 50)
+    shares = measure(Problem("sides", lambda: (X, labels), "classification"), lambda d: DummyClassifier(), 50, 0)
     assert abs(np.mean(shares["error"]) - log_loss(labels, np.tile(np.bincount(labels) / 50, (50, 1)))) < 0.1
 
 
@@ -67,7 +68,7 @@ def test_gaps_leave_a_target_of_each_sample(rng: np.random.Generator) -> None:
     X = rng.normal(size=(200, 2))
     each = EachOutput(DummyRegressor()).fit(X, holes)
     np.testing.assert_allclose(each.predict(X)[0], np.nanmean(holes, 0))
-    found = measure(Problem("toy", lambda: (X, Y), "gaps"), lambda d: EachOutput(DummyRegressor()), 200)
+    found = measure(Problem("toy", lambda: (X, Y), "gaps"), lambda d: EachOutput(DummyRegressor()), 200, 0)
     assert 0.95 < np.mean(found["error"]) < 1.05
 
 
@@ -76,5 +77,17 @@ def test_summaries_compare_with_the_best_peer_of_each_table() -> None:
     peers = list(PEERS["regression"])
     records = {f"{p.name}/{m}": {"error": [1.0 + i]} for p in problems for i, m in enumerate(peers)}
     records |= {"a/auto": {"error": [0.5]}, "b/auto": {"error": [2.0]}}
-    ours = summary(records, problems, [*peers, "auto"], "error")["auto"]
-    assert ours == {"ratio": pytest.approx(1.0), "worst": pytest.approx(2.0), "rank": pytest.approx(1.75)}
+    ours = summary(records, problems, [*peers, "auto"], "error", 1)["auto"]
+    margin = t.ppf(0.975, 1) * np.log(2)  # two logarithms of ±log 2 have a standard error of log 2
+    expected = {"ratio": 1.0, "from": np.exp(-margin), "to": np.exp(margin), "worst": 2.0, "rank": 1.75}
+    assert ours == {name: pytest.approx(value) for name, value in expected.items()}
+
+
+def test_summaries_average_over_repeats(rng: np.random.Generator) -> None:
+    X, y = rng.normal(size=(50, 2)), rng.normal(size=50)
+    problem = Problem("toy", lambda: (X, y), "regression")
+    (first, _), (second, _) = (problem.folds(X, y, repeat)[0] for repeat in (0, 1))
+    assert set(first) != set(second)
+    records = {f"toy/{m}{r}": {"error": [e]} for m in PEERS["regression"] for r, e in (("", 1.0), ("/1", 3.0))}
+    records |= {"toy/auto": {"error": [1.0]}, "toy/auto/1": {"error": [1.0]}}
+    assert summary(records, [problem], [*PEERS["regression"], "auto"], "error", 2)["auto"]["ratio"] == 0.5
