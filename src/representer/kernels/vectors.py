@@ -125,6 +125,10 @@ class Linear(Kernel):
         return X @ ((Y if middle is None else Y - middle.mT @ Y).mT @ coefficients)
 
 
+# If the absolute logarithm of gamma exceeds this number over the degree, gamma is in the units of data far from 1.
+FAR_GAMMA = 80.0
+
+
 class Polynomial(Kernel):
     """k(x, y) = (gamma·xᵀy + coef0)^degree.
 
@@ -146,9 +150,8 @@ class Polynomial(Kernel):
 
     of_products = True
     hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {
-        # It is in units of 1/X², which says nothing of the size of gamma·xᵀy.
         "gamma": Hyperparameter(
-            Positive(power=0.3), {"scale": Word(inverse_size), "auto": Word(inverse_size, learned=True)}, scalar=True
+            Positive(), {"scale": Word(inverse_size), "auto": Word(inverse_size, learned=True)}, scalar=True
         ),
         "coef0": FACTOR,
     }
@@ -161,9 +164,15 @@ class Polynomial(Kernel):
         self.coef0 = coef0
 
     def _own_specification(self, name: str) -> Hyperparameter:
-        """The specification of a number: coef0, while it is learned, stays so small that its power is in range."""
-        specification = super()._own_specification(name)
-        return replace(specification, constraint=NonNegative(self.degree)) if name == "coef0" else specification
+        """The specification of a number that, while it is learned, stays so small that its power is in range.
+
+        A gamma far from 1 is in units of 1/X² of such data, and its size says nothing of that of gamma·xᵀy.
+        """
+        constraint = NonNegative(self.degree) if name == "coef0" else Positive(self.degree)
+        if name == "gamma" and not isinstance(self.gamma, str):
+            far = torch.as_tensor(self.gamma, dtype=torch.float64).log().abs().max() > FAR_GAMMA / self.degree
+            constraint = Positive(power=0.3) if bool(far) else constraint
+        return replace(super()._own_specification(name), constraint=constraint)
 
     def _of(self, product: Tensor, gamma: Tensor, coef0: Tensor) -> Tensor:
         """The kernel of inner products, which may be overwritten."""
