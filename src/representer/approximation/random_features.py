@@ -92,7 +92,7 @@ class FourierFeatures(FeatureMap):
 
     @property
     def state(self) -> Tensor:
-        """The drawn frequencies."""
+        """The frequencies that were drawn, as arrays."""
         return self.frequencies
 
     def _width(self, waves: list[Term]) -> int:
