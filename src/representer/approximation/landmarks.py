@@ -207,7 +207,7 @@ class LandmarkFeatures(FeatureMap):
 
     @property
     def state(self) -> Data:
-        """The landmarks, as arrays."""
+        """The landmarks of the map."""
         return self.landmarks
 
     def __call__(self, X: Data) -> Tensor:

@@ -92,7 +92,7 @@ class FourierFeatures(FeatureMap):
 
     @property
     def state(self) -> Tensor:
-        """The frequencies that were drawn, as arrays."""
+        """The frequencies that were drawn."""
         return self.frequencies
 
     def _width(self, waves: list[Term]) -> int:
