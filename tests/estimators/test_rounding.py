@@ -27,7 +27,7 @@ from representer.approximation import Landmarks, Nystroem
 from representer.estimators import base
 from representer.kernels import Columns, Delta, Gaussian, Laplacian, Linear, Matern, Polynomial, TensorMatern
 from representer.notices import NumericalWarning
-from representer.operators import Decomposable, Dense, PrincipalComponents
+from representer.operators import Decomposable, Dense, Diagonal, PrincipalComponents
 from representer.systems import RidgeData, factor_system
 
 ALPHA = 1e-3
@@ -72,6 +72,32 @@ def test_linear_ridge_far_from_the_origin(name, intercept):
     if name == "offset" and not intercept:
         peer = KernelRidge(alpha=ALPHA * len(points), kernel="linear").fit(points, y).predict(new)
         assert np.abs(model.predict(new) - expected).max() < np.abs(peer - expected).max()
+
+
+@pytest.mark.parametrize("operator", [None, Diagonal([1.0, 0.3]), Dense([[1.0, 0.5], [0.5, 2.0]])])
+@pytest.mark.parametrize("unit", [1.0, 1e6, 1e50, 1e100])
+def test_a_multiple_of_a_linear_kernel_is_one_with_another_alpha(unit, operator):
+    points, new, Y = unit * (X + 1e4), unit * (Q + 1e4), np.column_stack([y, X[:, 1]])
+    alpha = ALPHA * unit**2
+    model = OperatorRidge(2.0 * (3.0 * Linear()), operator, alpha=6.0 * alpha).fit(points, Y)
+    plain = OperatorRidge(Linear(), operator, alpha=alpha).fit(points, Y)
+    for one, other in zip(model.predict(new, return_std=True), plain.predict(new, return_std=True), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9)
+    np.testing.assert_allclose(model.function_.norm() * np.sqrt(6.0), plain.function_.norm(), rtol=1e-9)
+    np.testing.assert_allclose(model.loo_predict_, plain.loo_predict_, rtol=1e-9)
+    expected = [extended_ridge(X + 1e4, column, Q + 1e4, ALPHA, True) for column in Y.T]
+    if operator is None:
+        np.testing.assert_allclose(model.predict(new), np.column_stack(expected), atol=1e-8)
+
+
+@pytest.mark.parametrize("name", ["offset", "timestamps"])
+def test_structured_prediction_by_a_multiple_of_a_linear_kernel_far_from_the_origin(name):
+    points, new = FAR[name]
+    models = [
+        StructuredPredictor(kernel, Linear(), alpha=alpha, fit_intercept=True).fit(points, y[:, None])
+        for kernel, alpha in ((Linear(), ALPHA), (5.0 * Linear(), 5.0 * ALPHA))
+    ]
+    np.testing.assert_allclose(models[1].predict(new), models[0].predict(new), atol=1e-6)
 
 
 def exact_ridge(points, target, new, alpha, intercept):

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.kernels import Kernel
+from representer.kernels import Kernel, unscaled
 from representer.linalg import by_rows, cached_bytes, row_blocks
 from representer.operators import Decomposable, OperatorKernel, Representation, mean_kernel, original
 from representer.samples import Array, Data, count, evenly_spaced, plain, same_features, take
@@ -224,8 +224,7 @@ class Expansion(Function):
         """f(x_i), (n, p), in blocks of rows: no n × m matrix exists unless a gradient needs it."""
         f, X = self.loaded, self._inputs(X)
         if f.slopes is not None:
-            assert isinstance(f.kernel, Decomposable)
-            values = X @ f.kernel.mixed(f.slopes)
+            values = X @ f.mixed_slopes
         elif isinstance(X, Tensor) and (X.requires_grad or X.ndim > 2):
             values = f._sum(X)
         else:
@@ -262,6 +261,13 @@ class Expansion(Function):
             return None
         squares = (weights / size).square().sum(1, keepdim=True)
         return squares / squares.sum()
+
+    @cached_property
+    def mixed_slopes(self) -> Tensor:
+        """The matrix c·SA (d, p) of a kernel c·xᵀy A with slopes S: f(x) is its product with x."""
+        kernel = self.kernel
+        assert isinstance(kernel, Decomposable) and self.slopes is not None
+        return unscaled(kernel.kernel)[1] * kernel.mixed(self.slopes)
 
     def contributions(self, X: Data) -> Tensor:
         """The terms K(x_i, z_j) c_j, (n, m, p), of the anchors, in blocks of rows: those that a prediction sums.
@@ -316,7 +322,7 @@ class Expansion(Function):
         prepared = self._inputs(X)
         with torch.no_grad():
             if f.slopes is not None:
-                return prepared.abs() @ f.kernel.mixed(f.slopes).abs()
+                return prepared.abs() @ f.mixed_slopes.abs()
             return f.kernel.kernel._magnitudes(prepared, f.anchors) @ f.kernel.mixed(f.coefficients).abs()
 
     def in_units(self, unit: float) -> Expansion:
@@ -327,10 +333,10 @@ class Expansion(Function):
 
     def squared_norm(self) -> Tensor:
         """‖f‖² = Σ_ij ⟨c_i, K(z_i, z_j) c_j⟩, differentiable."""
-        kernel, slopes = self.loaded.kernel, self.loaded.slopes
-        if slopes is not None and isinstance(kernel, Decomposable):
-            return (slopes * kernel.mixed(slopes)).sum()
-        return kernel.squared_norm(self.loaded.anchors, self.loaded.coefficients)
+        f = self.loaded
+        if f.slopes is not None:
+            return (f.slopes * f.mixed_slopes).sum()
+        return f.kernel.squared_norm(f.anchors, f.coefficients)
 
     def norm(self) -> float:
         """‖f‖, the square root of Σ_ij ⟨c_i, K(z_i, z_j) c_j⟩."""

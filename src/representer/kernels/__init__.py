@@ -18,6 +18,7 @@ from representer.kernels.base import (
     Wrapped,
     has_products,
     is_bounded,
+    unscaled,
 )
 from representer.kernels.base import prepare_for_each as prepare_for_each
 from representer.kernels.base import views as views
@@ -191,5 +192,6 @@ __all__ = [
     "pairwise_blocks",
     "seen_inside",
     "suggest",
+    "unscaled",
     "warn_of_unknown",
 ]

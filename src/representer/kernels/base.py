@@ -23,6 +23,7 @@ from representer.values import (
     Word,
     all_values,
     argument_repr,
+    is_real,
     is_scalar,
     map_children,
     number,
@@ -628,6 +629,21 @@ class Scaled(Wrapped):
             return super().__repr__()
         inner = f"({self.kernel!r})" if isinstance(self.kernel, Pair | Scaled) else repr(self.kernel)
         return f"{scale} * {inner}"
+
+
+def unscaled(kernel: Kernel) -> tuple[Kernel, float]:
+    """The kernel inside of positive numbers that multiply it, and their product.
+
+    Examples
+    --------
+    >>> from representer.kernels import Linear, unscaled
+    >>> unscaled(2.0 * (3.0 * Linear()))
+    (Linear(), 6.0)
+    """
+    if not isinstance(kernel, Scaled) or not is_real(kernel.scale) or kernel.scale <= 0:
+        return kernel, 1.0
+    inside, factor = unscaled(kernel.kernel)
+    return inside, float(kernel.scale) * factor
 
 
 class Normalized(Wrapped):

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, Self
 import torch
 from torch import Tensor
 
-from representer.kernels import FAMILIES, Domain, Kernel, Stack, Wrapped, as_kernel, prepare_for_each, views
+from representer.kernels import FAMILIES, Domain, Kernel, Stack, Wrapped, as_kernel, prepare_for_each, unscaled, views
 from representer.linalg import Eigenpairs, factorize, shifted
 from representer.samples import Data, as_vectors, count
 from representer.values import (
@@ -486,12 +486,13 @@ class Decomposable(OperatorKernel):
         return diagonal[:, None] * self._operator.as_matrix(p, diagonal).diagonal()
 
     def diagonal_form(self, p: int, like: Tensor) -> DiagonalForm:
-        """The form in the eigenvectors of A, weighted by its eigenvalues."""
+        """The form in the eigenvectors of A, weighted by its eigenvalues and by the number that multiplies k."""
+        kernel, factor = unscaled(self.kernel)
         if self.operator is None:
-            return DiagonalForm(None, (self.kernel,), like.new_ones(1, p))
+            return DiagonalForm(None, (kernel,), like.new_full((1, p), factor))
         spectrum = self._operator.spectrum(p, like)
         rotation = None if self._operator.diagonal else spectrum.vectors
-        return DiagonalForm(rotation, (self.kernel,), spectrum.values[None])
+        return DiagonalForm(rotation, (kernel,), factor * spectrum.values[None])
 
 
 class Compound(OperatorKernel, ABC):

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from representer.functions import Composed, Expansion, Function, Stacked
+from representer.kernels import unscaled
 from representer.linalg import least_squares, pivoted_cholesky
 from representer.operators import Decomposable
 from representer.samples import Data, plain, take
@@ -127,8 +128,9 @@ def _projection(function: Expansion, tolerance: float) -> tuple[Expansion, float
         raise ValueError(f"compressed forms a Gram matrix of all anchors, at most {MOST_ANCHORS}; there are {n}.")
     with torch.no_grad():
         gram = expansion.kernel.kernel._gram(expansion.anchors, None)
-        slopes = expansion.slopes  # slopes have more digits than the sum over large coefficients
-        values = gram @ expansion.coefficients if slopes is None else expansion.anchors @ slopes
+        slopes, factor = expansion.slopes, unscaled(expansion.kernel.kernel)[1]
+        # Slopes have more digits than the sum over large coefficients.
+        values = gram @ expansion.coefficients if slopes is None else factor * (expansion.anchors @ slopes)
         rows, coefficients, error = _fewest(gram, values, _pivots(gram), tolerance)
     anchors = take(function.anchors, torch.as_tensor(rows))
     light = replace(function, anchors=anchors, coefficients=plain(coefficients), slopes=None)

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from representer.approximation import Approximation, FeatureMap, Landmarks, Nystroem, independent
 from representer.functions import EmbeddingFunction, Expansion, FeatureFunction, FieldState, StoredFeatures
-from representer.kernels import Kernel, Linear
+from representer.kernels import Kernel, Linear, unscaled
 from representer.linalg import (
     BLOCK_BYTES,
     Eigenpairs,
@@ -639,6 +639,17 @@ class DiagonalRegression:
             return theta, inputs.shares if regression.centred else None
         return theta, None if regression.mean is None else regression.mean.to(theta)
 
+    def residual_of_slopes(self, alpha: float) -> float:
+        """‖(Bᵀ(Z − B θ diag(a)) − nα θ) S‖ over what its terms may round, ‖B‖ ‖Z S‖, with few random signs S."""
+        inputs = self.regression.inputs
+        B = times(inputs.known(inputs.matrix), inputs.root)
+        left, roots, right = inputs.decomposition
+        theta = right @ (roots[:, None] * self._filters(alpha) * (left.mT @ self.Z))
+        signs = probes(theta.shape[1], like=theta)
+        targets = self.Z @ signs
+        missing = B.mT @ (targets - B @ ((theta * self.values) @ signs)) - self.regression.weight * alpha * theta @ signs
+        return relative_norm(missing, B.norm() * targets)
+
     def slopes(self, alpha: float) -> Tensor:
         """Bᵀ times the coefficients of all inputs: those of the features B, where k = B Bᵀ.
 
@@ -907,9 +918,10 @@ class StructuredSystem(FieldState, System):
         C, b = (None if values is None else plain(values) for values in solution)
         coordinates: Expansion | FeatureFunction
         if self.features is None:
-            kernel, inputs = original(model.kernel), self.regression.inputs
-            by_slopes = inputs.by_factor and isinstance(kernel, Linear)
-            slopes = plain(self.diagonal.slopes(self.alpha)) if by_slopes else None
+            kernel = original(model.kernel)
+            # The features of a multiple of xᵀy are a multiple of x.
+            factor = unscaled(kernel)[1]
+            slopes = plain(self.diagonal.slopes(self.alpha) / factor**0.5) if self._by_slopes else None
             coordinates = Expansion(Decomposable(kernel), self.samples.X, C, b, model.representation, slopes)
         else:
             assert C is not None
@@ -917,8 +929,13 @@ class StructuredSystem(FieldState, System):
         return EmbeddingFunction(original(model.output_kernel), anchors, coordinates, model.outputs, self.targets)
 
     def residual(self) -> float:
-        """The backward error of the coefficients in all coordinates."""
-        return self.diagonal.residual(self.alpha)
+        """The backward error of the coefficients in all coordinates, or of the slopes."""
+        return (self.diagonal.residual_of_slopes if self._by_slopes else self.diagonal.residual)(self.alpha)
+
+    @property
+    def _by_slopes(self) -> bool:
+        """Are predictions products of few features with slopes, whose sums over samples would cancel?"""
+        return self.regression.inputs.has_own_features and isinstance(unscaled(original(self.model.kernel))[0], Linear)
 
     def left_out(self, groups: Tensor | None = None) -> Tensor:
         """The weights that the fit without each sample that has an output, or without its group, gives it.
