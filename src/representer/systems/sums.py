@@ -13,12 +13,20 @@ from functools import cached_property, partial
 from typing import Any
 
 import torch
-from scipy.linalg import blas
 from torch import Tensor
 
 from representer.approximation import FeatureMap, LandmarkFeatures
 from representer.kernels import Kernel
-from representer.linalg import Cholesky, Eigenpairs, eigh, factorize, inverse_blocks, shifted, solve_blocks
+from representer.linalg import (
+    Cholesky,
+    Eigenpairs,
+    eigh,
+    empty_matrix,
+    factorize,
+    inverse_blocks,
+    shifted,
+    solve_blocks,
+)
 from representer.samples import Array, Block, Data, Step, count, take
 from representer.samples import rows as limits
 from representer.systems.base import group_members, whole_groups
@@ -32,6 +40,8 @@ FACTORED_SCALES, KEPT_FACTORS = 8, 2
 EQUAL_SCALES = 1e-12
 # A function of the features is nearly constant if its deviation is less than this share of its mean.
 NEARLY_CONSTANT = 0.1
+# Rows of a panel of a Gram matrix of features: few, as half of each square on the diagonal is computed in vain.
+PANEL = 128
 
 
 # -- features beside a constant ----------------------------------------------------------------------------------------
@@ -64,7 +74,7 @@ class Frame:
 
     def __call__(self, phi: Tensor) -> Tensor:
         """ψ as rows, of φ as rows."""
-        psi = phi - self.middle.to(phi)
+        psi = torch.sub(phi, self.middle.to(phi), out=empty_matrix(phi.shape, phi))
         if self.direction is not None:
             psi[:, self.place] = psi @ self.direction.to(phi)
         return psi
@@ -227,16 +237,14 @@ class NormalStep(Step):
 
 
 def add_gram(total: Tensor, B: Tensor) -> None:
-    """Add BᵀB to the lower triangle of a double matrix; on the processor half of the product is computed."""
-    if B.device.type != "cpu":
-        total.add_(B.mT @ B)
-        return
-    # In the order of Fortran, total is its own transpose: the upper triangle there is the lower one here.
-    right = B.contiguous().numpy().T
-    if B.dtype == total.dtype:
-        blas.dsyrk(1.0, right, beta=1.0, c=total.numpy().T, lower=0, overwrite_c=1)
-    else:
-        total.add_(torch.from_numpy(blas.ssyrk(1.0, right, lower=0).T))
+    """Add BᵀB to the lower triangle of a double matrix, in panels of rows that end at the diagonal."""
+    for first in range(0, len(total), PANEL):
+        rows = slice(first, first + PANEL)
+        panel, left, right = total[rows, : rows.stop], B[:, rows].mT, B[:, : rows.stop]
+        if B.dtype == total.dtype:
+            panel.addmm_(left, right)
+        else:
+            panel.add_(left @ right)
 
 
 def symmetric(lower: Tensor) -> Tensor:
