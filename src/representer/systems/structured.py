@@ -647,7 +647,8 @@ class DiagonalRegression:
         theta = right @ (roots[:, None] * self._filters(alpha) * (left.mT @ self.Z))
         signs = probes(theta.shape[1], like=theta)
         targets = self.Z @ signs
-        missing = B.mT @ (targets - B @ ((theta * self.values) @ signs)) - self.regression.weight * alpha * theta @ signs
+        fitted = B @ ((theta * self.values) @ signs)
+        missing = B.mT @ (targets - fitted) - self.regression.weight * alpha * theta @ signs
         return relative_norm(missing, B.norm() * targets)
 
     def slopes(self, alpha: float) -> Tensor:
