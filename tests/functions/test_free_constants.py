@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import torch
 from representer import ConditionalMeanEmbedding, OperatorRidge
 from representer.functions import Expansion
 from representer.kernels import Gaussian, Linear
+from representer.notices import NumericalWarning
 from representer.operators import Decomposable, Dense
 
 rng = np.random.default_rng(0)
@@ -57,3 +59,13 @@ def test_explanations_far_from_zero_sum_to_the_predictions(weights: np.ndarray |
     why, predictions = model.explain(new), model.predict(new)
     sums = why.contributions.sum(1) + why.baseline
     np.testing.assert_allclose(sums, predictions, atol=1e-7 * np.abs(predictions).max())
+
+
+def test_explanations_whose_contributions_lose_the_digits_of_predictions_say_so() -> None:
+    far = 2.0**20 + X
+    model = OperatorRidge(Linear(), alpha=0.03, fit_intercept=False).fit(far, 1e-3 * Y)
+    with pytest.warns(NumericalWarning, match="influence"):
+        model.explain(2.0**20 + Q)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        OperatorRidge(Linear(), alpha=0.03, fit_intercept=False).fit(X, Y).explain(Q)

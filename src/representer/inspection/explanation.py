@@ -12,8 +12,10 @@ from torch import Tensor
 
 from representer.functions import Composed, Expansion, FeatureFunction, Function, Stacked
 from representer.inspection.drawings import Gallery
+from representer.inspection.rounding import CANCELLATION
 from representer.kernels import Kernel
 from representer.linalg import row_blocks
+from representer.notices import NumericalWarning, warn
 from representer.operators import Adapted, Decomposable, Representation, silent_repairs
 from representer.plotting import contribution_bars
 from representer.samples import Data, count, plain
@@ -345,10 +347,11 @@ def explain(function: Function, X: Data, top: int | None = None) -> Explanation:
         top = KEPT_TERMS
     points = function.terms_of
     whole = Explanation(np.empty(0), plain(baseline), np.empty(0), np.empty(0), None, m, "samples")
-    blocks = [
-        _block(whole, function.contributions(X[rows]), baseline, top)
-        for rows in row_blocks(n, 3 * m * p * first.element_size())
-    ]
+    blocks, magnitudes = [], [0.0]
+    for rows in row_blocks(n, 3 * m * p * first.element_size()):
+        contributions = function.contributions(X[rows])
+        magnitudes.append(float(contributions.abs().sum(1).max()))
+        blocks.append(_block(whole, contributions, baseline, top))
     joined: dict[str, Any] = {
         name: np.concatenate([getattr(block, name) for block in blocks])
         for name in ("prediction", "contributions", "rest")
@@ -358,9 +361,22 @@ def explain(function: Function, X: Data, top: int | None = None) -> Explanation:
             "The terms of these predictions leave the range of numbers: products of inputs are too large. Scale X, for "
             "example by StandardScaler, and fit again."
         )
+    _warn_of_cancelling(max(magnitudes), float(np.abs(joined["prediction"]).max(initial=0.0)), first.dtype)
     numbers = None if blocks[0].numbers is None else np.concatenate([block.numbers for block in blocks])
     terms = "features" if points is None else "samples"
     return replace(whole, numbers=numbers, terms=terms, **joined)
+
+
+def _warn_of_cancelling(magnitude: float, size: float, dtype: torch.dtype) -> None:
+    """Warn where contributions are so much larger than the predictions that their sum has few digits."""
+    eps = torch.finfo(dtype).eps
+    if magnitude > eps**CANCELLATION * size:
+        warn(
+            f"Contributions of samples are up to {magnitude:.1e}, and the predictions that they sum to {size:.1e}, so "
+            f"that rounding moves their sums by {eps * magnitude:.1e}. predict() has more digits, and influence() no "
+            "such terms. Is X far from zero? Fit with fit_intercept=True, or centre X by StandardScaler.",
+            NumericalWarning,
+        )
 
 
 def explain_with_neighbours(function: Function, X: Data, top: int | None, fitted: Data) -> Explanation:
