@@ -374,7 +374,7 @@ def _warn_of_cancelling(magnitude: float, size: float, dtype: torch.dtype) -> No
         warn(
             f"Contributions of samples are up to {magnitude:.1e}, and the predictions that they sum to {size:.1e}, so "
             f"that rounding moves their sums by {eps * magnitude:.1e}. predict() has more digits, and influence() no "
-            "such terms. Is X far from zero? Fit with fit_intercept=True, or centre X by StandardScaler.",
+            "such terms. Is X far from zero? Scale it, for example by StandardScaler, and fit again.",
             NumericalWarning,
         )
 
