@@ -25,7 +25,7 @@ from representer import (
 )
 from representer.approximation import Landmarks, Nystroem
 from representer.estimators import base
-from representer.kernels import Columns, Delta, Gaussian, Laplacian, Linear, Matern, Polynomial, TensorMatern
+from representer.kernels import Columns, Delta, Gaussian, Laplacian, Linear, Matern, Polynomial, Stack, TensorMatern
 from representer.notices import NumericalWarning
 from representer.operators import Decomposable, Dense, Diagonal, PrincipalComponents
 from representer.systems import RidgeData, factor_system
@@ -486,3 +486,18 @@ def test_explanations_beyond_the_range_of_numbers_are_refused():
     assert np.isfinite(model.decision_function(1e160 * Q)).all()
     with pytest.raises(ValueError, match="leave the range of numbers"):
         model.explain(1e160 * Q)
+
+
+def test_a_stack_says_what_a_member_with_a_weight_loses():
+    kernels, points, approximation = [Gaussian(1e4), Polynomial(3)], 1e4 * X, Landmarks(1e4 * X[:10])
+
+    def fitted(weights):
+        return OperatorRidge(Stack(kernels, weights, [0.1, 1e-3]), approximation=approximation).fit(points, y)
+
+    with pytest.warns(NumericalWarning, match="times larger than their sum"):
+        model = fitted([0.5, 0.5])
+    members = [np.asarray(f.magnitudes(points)) for f in model.function_.functions]
+    np.testing.assert_allclose(model.function_.magnitudes(points), 0.5 * members[0] + 0.5 * members[1])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", NumericalWarning)
+        fitted([1.0, 0.0])

@@ -358,6 +358,17 @@ class Stacked(Function):
             [f.contributions(X) if w.any() else None for f, w in zip(self.functions, self.weights, strict=True)]
         )
 
+    def own_points(self, limit: int) -> Data:
+        """Some of the points of the first member with a weight that has points."""
+        own = (f.own_points(limit) for f, w in zip(self.functions, self.weights, strict=True) if w.any())
+        return next((points for points in own if points is not None), None)
+
+    def magnitudes(self, X: Data) -> Tensor:
+        """The weighted sum of the members' magnitudes (n, p)."""
+        return self._sum(
+            [f.magnitudes(X) if w.any() else None for f, w in zip(self.functions, self.weights, strict=True)]
+        )
+
     @property
     def terms_of(self) -> Data:
         """The points that all members with a weight are sums over; None where they are different ones."""
