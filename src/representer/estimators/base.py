@@ -38,11 +38,21 @@ from representer.estimators.validation import (
     warn_unconverged,
 )
 from representer.functions import Function, function_network
-from representer.inspection.explanation import Explanation, explain_with_neighbours, flat
-from representer.inspection.intervals import FoldFits, check_coverage, class_sets
-from representer.inspection.relevance import columns_to_ask, part_effects, sensitivities, total_effects
-from representer.inspection.report import Report, make_report
-from representer.inspection.rounding import lost_digits
+from representer.inspection import (
+    Explanation,
+    FoldFits,
+    Report,
+    check_coverage,
+    class_sets,
+    columns_to_ask,
+    explain_with_neighbours,
+    flat,
+    lost_digits,
+    make_report,
+    part_effects,
+    sensitivities,
+    total_effects,
+)
 from representer.kernels import NAMES, FeatureKind, Kernel, Stack, as_kernel, on_device
 from representer.linalg import RoundingNotes, noted_rounding, peak_bytes, row_blocks, threads_for
 from representer.notices import NumericalWarning, noted_warnings, warn

@@ -30,7 +30,7 @@ from representer.estimators.validation import (
 )
 from representer.functions import ConditionalEmbedding, Embedding, FeatureFunction, Function
 from representer.functions.embedding import as_values, own_copy
-from representer.inspection.intervals import fold_intervals
+from representer.inspection import fold_intervals
 from representer.kernels import Gaussian, Kernel, as_kernel, is_bounded, is_several, kernels_of
 from representer.objectives.risk import embedding_risk_bound
 from representer.operators import left_out_together, original

@@ -15,13 +15,13 @@ from sklearn.utils._set_output import _wrap_data_with_container
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from representer import inspection
 from representer.approximation import Nystroem
 from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.operator_ridge import OperatorRidge
 from representer.estimators.validation import Check, approximated_by, seed_of
 from representer.functions.levels import Levels
-from representer.inspection import levels as inspection
-from representer.inspection.levels import ApproximationBounds
+from representer.inspection import ApproximationBounds
 from representer.kernels import Gaussian, Kernel, single_kernel
 from representer.notices import NumericalWarning, warn
 from representer.operators import kernel_domain, takes_sparse

@@ -27,8 +27,7 @@ from representer.estimators.validation import (
     warn_unconverged,
 )
 from representer.functions import Composed, Stacked
-from representer.inspection.explanation import left_out_misfits, relative_errors
-from representer.inspection.intervals import alone, fold_intervals, with_deviation
+from representer.inspection import alone, fold_intervals, left_out_misfits, relative_errors, with_deviation
 from representer.kernels import Kernel, Stack
 from representer.notices import warn
 from representer.operators import (

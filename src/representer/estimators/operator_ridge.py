@@ -27,14 +27,7 @@ from representer.estimators.validation import (
     warn_unconverged,
 )
 from representer.functions import Composed, Expansion, FeatureFunction, Stacked
-from representer.inspection.explanation import left_out_misfits
-from representer.inspection.intervals import (
-    LEARNED,
-    alone,
-    fold_intervals,
-    left_out_intervals,
-    with_deviation,
-)
+from representer.inspection import LEARNED, alone, fold_intervals, left_out_intervals, left_out_misfits, with_deviation
 from representer.kernels import Stack, stack_of
 from representer.operators import (
     Decomposable,

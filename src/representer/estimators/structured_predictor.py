@@ -18,8 +18,7 @@ from representer.estimators import validation
 from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting
 from representer.functions import Embedding, EmbeddingFunction, Expansion, FeatureFunction, function_network
 from representer.functions.embedding import squared_distances
-from representer.inspection.explanation import Explanation
-from representer.inspection.intervals import fold_sets
+from representer.inspection import Explanation, fold_sets
 from representer.kernels import Kernel, as_kernel, is_several, kernels_of
 from representer.operators import (
     ConditionalCovariance,

@@ -19,8 +19,7 @@ from representer.explorer.charts import Chart, KernelComponents, NearestInverse,
 from representer.explorer.drawings import Drawing, Drawings, item_of
 from representer.explorer.page import standalone
 from representer.explorer.tuning import LeftOutTargets, Tuned, Tuning
-from representer.inspection.explanation import Explanation, class_misfits, kernel_of, points_of, representation_of
-from representer.inspection.report import kernel_words
+from representer.inspection import Explanation, class_misfits, kernel_of, kernel_words, points_of, representation_of
 from representer.kernels import Kernel, seen_inside
 from representer.operators import Decomposable, Representation
 from representer.samples import Data, TrainingSamples, count, evenly_spaced, take

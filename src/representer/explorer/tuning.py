@@ -14,7 +14,7 @@ from scipy.spatial.distance import squareform
 from torch import Tensor
 
 from representer.explorer.charts import adapted
-from representer.inspection.report import confusion, effective_dimension, kernel_words
+from representer.inspection import confusion, effective_dimension, kernel_words
 from representer.kernels import Kernel, seen_inside
 from representer.operators import Representation
 from representer.samples import Data, count, evenly_spaced, plain, take
