@@ -52,7 +52,6 @@ def check_kernel(kernel: Kernel, X: Data, Y: Data | None = None) -> None:
     >>> check_kernel(0.5 * Gaussian("ard") + Linear(), [[0.0, 1.0], [2.0, 0.5], [1.0, 3.0]])
     """
     before, written = copy.deepcopy((X, Y)), clone(kernel)
-    _check_parameters(kernel)
     _check_value(kernel)
     resolved = kernel.resolve(X)
     data = resolved.prepare(X)
@@ -75,6 +74,7 @@ def check_kernel(kernel: Kernel, X: Data, Y: Data | None = None) -> None:
 
 # -- a kernel is a value ----------------------------------------------------------------------------------------------
 def _check_value(value: Value) -> None:
+    _check_parameters(value)
     copied = clone(value)
     assert copied is not value, f"clone({value!r}) is the object itself."
     assert copied == value, f"clone({value!r}) is different: {copied!r}."
@@ -320,7 +320,6 @@ def check_operator(kernel: OperatorKernel, X: Data, Y: Data | None = None, *, p:
     >>> check_operator(CurlFree("median"), [[0.0, 1.0], [2.0, 0.5], [1.0, 3.0]])
     """
     before, written = copy.deepcopy((X, Y)), clone(kernel)
-    _check_parameters(kernel)
     _check_value(kernel)
     resolved = kernel.resolve(X)
     data = resolved.prepare(X)

@@ -74,6 +74,7 @@ from representer.samples import (
     SparseRows,
     TrainingSamples,
     check_groups,
+    count,
     is_dask,
     map_rows,
     n_passed,
@@ -685,7 +686,7 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
             In units of the predictions that ``explain`` explains.
         """
         inputs = self._asked(X)
-        n = inputs.shape[0] if hasattr(inputs, "shape") else len(inputs)
+        n = count(inputs)
         first = self._influences(inputs[:1])
         result = np.empty((n, *first.shape[1:]), first.dtype)
         for rows in row_blocks(n, 8 * first.nbytes):

@@ -316,7 +316,7 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         """The kernels of the levels; the first ``"auto"`` is what is suggested for data that are no vectors."""
         listed = isinstance(self.kernel, list | tuple)
         first = self.kernel[0] if listed and len(self.kernel) else self.kernel
-        suggested = single_kernel(first, X, "auto")
+        suggested = single_kernel(first, X)
         if suggested is first or isinstance(suggested, str):
             return self.kernel
         if listed:

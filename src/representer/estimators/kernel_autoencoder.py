@@ -339,7 +339,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         """The kernel that sees the data; without them, that of vectors."""
         entries = self.n_components if isinstance(self.n_components, list | tuple) else ()
         if not entries or is_count(entries[0]):
-            kernel = self.kernel if X is None else single_kernel(self.kernel, X, "auto", incomplete=not issparse(X))
+            kernel = self.kernel if X is None else single_kernel(self.kernel, X, incomplete=not issparse(X))
             return as_operator_kernel(self._one_kernel(kernel), None)
         layer = as_layer(entries[0])
         layer.check()

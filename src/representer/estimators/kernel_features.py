@@ -127,7 +127,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLe
             The fitted transformer.
         """
         self._check()
-        stated = single_kernel(self.kernel, X, "auto", incomplete=self._any_kernel)
+        stated = single_kernel(self.kernel, X, incomplete=self._any_kernel)
         kernel = self._own_kernel(stated)
         seed = seed_of(self.random_state)
         samples, representation = self._samples(kernel, X)

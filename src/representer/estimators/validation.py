@@ -82,7 +82,7 @@ def check_inputs(
     Numbers for each column of vectors, ``means``, stand in the gaps that a kernel does not take.
     """
     X, domain = plain(X), kernel.domain
-    refuse_unordered(X, "X")
+    refuse_unordered(X)
     if domain in ("vectors", "gram"):
         refuse_equal_names(X)
         stated = getattr(estimator, "kernel", None)

@@ -96,7 +96,7 @@ class KernelComponents:
     @classmethod
     def of(cls, kernel: Kernel, X: Data, how: Representation) -> KernelComponents:
         """Kernel PCA of all samples, or of evenly spaced ones if there are many."""
-        n = X.shape[0] if hasattr(X, "shape") else count(X)
+        n = count(X)
         return cls(kernel, take(X, torch.from_numpy(evenly_spaced(n, EXACT_ROWS))), how)
 
     @cached_property

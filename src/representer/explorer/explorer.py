@@ -19,7 +19,15 @@ from representer.explorer.charts import Chart, KernelComponents, NearestInverse,
 from representer.explorer.drawings import Drawing, Drawings, item_of
 from representer.explorer.page import standalone
 from representer.explorer.tuning import LeftOutTargets, Tuned, Tuning
-from representer.inspection import Explanation, class_misfits, kernel_of, kernel_words, points_of, representation_of
+from representer.inspection import (
+    Explanation,
+    as_text,
+    class_misfits,
+    kernel_of,
+    kernel_words,
+    points_of,
+    representation_of,
+)
 from representer.kernels import Kernel, seen_inside
 from representer.operators import Decomposable, Representation
 from representer.samples import Data, TrainingSamples, count, evenly_spaced, take
@@ -70,7 +78,7 @@ class Explorer:
                 "the command line, or Explorer(model, X)."
             )
         targets = (None if samples is None else samples.y) if own else y
-        self.total = inputs.shape[0] if hasattr(inputs, "shape") else count(inputs)
+        self.total = count(inputs)
         rows = evenly_spaced(self.total, MOST_POINTS)
         self.own, self.n = own, len(rows)
         self.rows = rows
@@ -122,7 +130,7 @@ class Explorer:
         """Are these objects the shown samples, in the same order?"""
         anchors = self._anchors
         same = anchors is not None and self.own and self.n == self.total
-        return same and (anchors.shape[0] if hasattr(anchors, "shape") else count(anchors)) == self.n
+        return same and count(anchors) == self.n
 
     @cached_property
     def classes(self) -> tuple[str, ...] | None:
@@ -244,7 +252,7 @@ class Explorer:
     def draw(self, i: int, *, anchor: bool = False) -> Drawing:
         """The drawing of a sample, or with ``anchor`` of an object to which a term of explanations belongs."""
         X = self._anchors if anchor and not self._shared else self.X
-        if X is None or not 0 <= i < (X.shape[0] if hasattr(X, "shape") else count(X)):
+        if X is None or not 0 <= i < count(X):
             raise ValueError(f"There is no sample {i}.")
         return self.drawings.draw(i if self.pairwise else item_of(X, i))
 
@@ -327,7 +335,7 @@ class Explorer:
 
     def _predictions(self, X: Data) -> list[Answer]:
         """The predictions as numbers or texts, with the probabilities of classes."""
-        n = X.shape[0] if hasattr(X, "shape") else count(X)
+        n = count(X)
         if not self.supervised:
             return [{} for _ in range(n)]
         if self.classes is not None and hasattr(self.model, "predict_proba"):
@@ -353,7 +361,7 @@ class Explorer:
             "baseline": baseline,
             "kind": why.terms,
             "terms": [
-                {"i": int(i), "value": v, "label": None if labels is None else _label(labels[i])}
+                {"i": int(i), "value": v, "label": None if labels is None else as_text(labels[i])}
                 for i, v in zip(numbers, values, strict=True)
             ],
             "rest": value - baseline - values.sum(),
@@ -516,11 +524,7 @@ def _colour(y: np.ndarray) -> Answer:
     names, numbers = np.unique(first.astype(str) if first.dtype.kind not in "biuf" else first, return_inverse=True)
     if first.dtype.kind in "fiu" and (not whole or len(names) > 12):
         return {"numbers": first.astype(float), "words": "target"}
-    return {"numbers": numbers, "names": [_label(name) for name in names], "words": "target"}
-
-
-def _label(value: object) -> str:
-    return f"{value:.4g}" if isinstance(value, float | np.floating) else str(value)
+    return {"numbers": numbers, "names": [as_text(name) for name in names], "words": "target"}
 
 
 def _is_number(value: object) -> bool:

@@ -93,7 +93,7 @@ class Tuning:
     @cached_property
     def numbers(self) -> np.ndarray:
         """The numbers of the samples that are used."""
-        n = self.X.shape[0] if hasattr(self.X, "shape") else count(self.X)
+        n = count(self.X)
         observed = np.arange(n)
         if self.targets is not None:
             observed = observed[np.isfinite(self.targets.Y).all(1)]
@@ -201,7 +201,7 @@ class Tuning:
             "alpha": alpha,
             "fitted_alpha": tuned.alpha,
             "rows": len(self.numbers),
-            "of": self.X.shape[0] if hasattr(self.X, "shape") else count(self.X),
+            "of": count(self.X),
             "gram": _picture(plain(gram)[np.ix_(self.order, self.order)]),
             "order": self.numbers[self.order],
             "spectrum": values,

@@ -2,6 +2,7 @@
 
 from representer.inspection.explanation import (
     Explanation,
+    as_text,
     class_misfits,
     explain_with_neighbours,
     flat,
@@ -16,6 +17,7 @@ from representer.inspection.intervals import (
     FoldFits,
     alone,
     check_coverage,
+    class_probabilities,
     class_sets,
     fold_intervals,
     fold_sets,
@@ -42,8 +44,10 @@ __all__ = [
     "alone",
     "approximation_bounds",
     "are_leading",
+    "as_text",
     "check_coverage",
     "class_misfits",
+    "class_probabilities",
     "class_sets",
     "columns_to_ask",
     "confusion",

@@ -164,13 +164,13 @@ def _colour(share: float) -> str:
 
 
 # -- molecules --------------------------------------------------------------------------------------------------------
-def molecule_html(molecule: Any, values: np.ndarray | None = None, side: int = 2 * SIDE) -> str:
+def molecule_html(molecule: Any, values: np.ndarray | None = None) -> str:
     """A molecule drawn by RDKit; with values of atoms, those that raise a prediction are blue, the others red.
 
     The text of the molecule takes the place of the drawing without RDKit, or if RDKit cannot read it.
     """
     try:
-        svg = _drawn_molecule("MolDraw2DSVG", molecule, values, side)
+        svg = _drawn_molecule("MolDraw2DSVG", molecule, values, 2 * SIDE)
     except ModuleNotFoundError:
         svg = None
     return f"<code>{escape(short(molecule))}</code>" if svg is None else str(svg[svg.index("<svg") :])
@@ -227,7 +227,7 @@ def are_pictures(points: Data) -> bool:
     return bool(min(across, down) - np.square(X.mean(1)).mean() >= ALIKE)
 
 
-def picture_html(pixels: Any, side: int = SIDE) -> str:
+def picture_html(pixels: Any) -> str:
     """The entries of a vector as grey pixels of a square picture, a PNG inside the page."""
     values = np.asarray(plain(pixels), dtype=float).ravel()
     size = math.isqrt(len(values))
@@ -241,7 +241,7 @@ def picture_html(pixels: Any, side: int = SIDE) -> str:
     head = struct.pack(">IIBBBBB", grey.shape[1], grey.shape[0], 8, 0, 0, 0, 0)
     png = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
     data = base64.b64encode(png).decode()
-    return f"<img alt='picture' width={side} style='image-rendering:pixelated' src='data:image/png;base64,{data}'>"
+    return f"<img alt='picture' width={SIDE} style='image-rendering:pixelated' src='data:image/png;base64,{data}'>"
 
 
 # -- curves and graphs ------------------------------------------------------------------------------------------------

@@ -216,7 +216,7 @@ class Explanation:
         values = largest.contributions[0] if largest.contributions.ndim == 2 else largest.contributions[0, :, output]
         has_labels = self.labels is not None and self.labels.ndim == 1
         names = [
-            f"{self.terms[:-1]} {i}" + (f" ({_number(self.labels[i])})" if has_labels else "")  # type: ignore[index]
+            f"{self.terms[:-1]} {i}" + (f" ({as_text(self.labels[i])})" if has_labels else "")  # type: ignore[index]
             for i in largest.numbers[0]
         ]
         return names, values
@@ -326,7 +326,8 @@ class Explanation:
         return contribution_bars(names, values, title=title, label=label, ax=ax)
 
 
-def _number(value: object) -> str:
+def as_text(value: object) -> str:
+    """A number with four digits, or any other label as it is."""
     return f"{value:.4g}" if isinstance(value, float | np.floating) else str(value)
 
 
@@ -338,7 +339,7 @@ def explain(function: Function, X: Data, top: int | None = None) -> Explanation:
     """
     if top is not None and not is_count(top):
         raise ValueError(f"top must be None or a positive integer, the number of terms to keep; got {top!r}.")
-    n = count(X) if not hasattr(X, "shape") else X.shape[0]
+    n = count(X)
     with torch.no_grad(), silent_repairs():
         first = function.contributions(X[:1])
     m, p = first.shape[1:]

@@ -315,13 +315,18 @@ def fold_sets(
     return by_rows(sets, new.shape[1], 8 * 8 * len(scores) * new.shape[2]).numpy()
 
 
+def class_probabilities(learner: Classifier, X: Data, classes: np.ndarray) -> np.ndarray:
+    """The probabilities (m, c) of all classes; those of classes that a fit has not seen are zero."""
+    result = np.zeros((count(X), len(classes)))
+    result[:, np.searchsorted(classes, learner.classes_)] = learner.predict_proba(X)
+    return result
+
+
 def class_sets(fits: FoldFits[Classifier], X: Data, coverage: float, classes: np.ndarray) -> np.ndarray:
     """CV+ sets of classes (m, c) by the misfits 1 − p, with probabilities p of the fits without each fold."""
 
     def scores(learner: Classifier, inputs: Data) -> np.ndarray:
-        result = np.ones((count(inputs), len(classes)))  # a class that a fit has not seen has the largest misfit
-        result[:, np.searchsorted(classes, learner.classes_)] -= learner.predict_proba(inputs)
-        return result
+        return 1.0 - class_probabilities(learner, inputs, classes)
 
     labels = np.asarray(np.searchsorted(classes, fits.samples.y))
 

@@ -32,6 +32,7 @@ from representer.kernels.base import (
     squared_norms,
     with_derivative,
 )
+from representer.kernels.molecules import is_molecule
 from representer.kernels.objects import as_label
 from representer.linalg import conjugate_gradient
 from representer.samples import Data, as_list, first_positions
@@ -206,7 +207,7 @@ def as_graph(graph: Data, *, node_label: Hashable = "label", edge_label: Hashabl
         return graph
     if _is_networkx(graph):
         return _from_networkx(graph, node_label, edge_label)
-    if _is_molecule(graph):
+    if is_molecule(graph):
         bonds = list(graph.GetBonds())
         return Graph(
             [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in bonds],
@@ -225,18 +226,13 @@ def is_graph(item: object) -> bool:
     >>> is_graph(Graph([(0, 1)])), is_graph("C-C")
     (True, False)
     """
-    return isinstance(item, Graph) or _is_networkx(item) or _is_molecule(item)
+    return isinstance(item, Graph) or _is_networkx(item) or is_molecule(item)
 
 
-# Whoever has an object of networkx or RDKit has imported that package: there is nothing to import here.
+# Whoever has an object of networkx has imported that package: there is nothing to import here.
 def _is_networkx(item: object) -> bool:
     networkx = sys.modules.get("networkx")
     return networkx is not None and isinstance(item, networkx.Graph)
-
-
-def _is_molecule(item: object) -> bool:
-    chem = sys.modules.get("rdkit.Chem")
-    return chem is not None and isinstance(item, chem.Mol)
 
 
 def _from_networkx(graph: Data, node_label: Hashable, edge_label: Hashable) -> Graph:

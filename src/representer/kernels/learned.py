@@ -53,7 +53,12 @@ class Mapped(Kernel, ABC):
         return self.kernel
 
     def _resolve(self, X: Data) -> Self:
-        return self._rebuild(lambda name, v: self.kernel._resolve(self._image(X)) if name == "kernel" else v)
+        new = self._fitted(X)
+        return new._rebuild(lambda name, v: self.kernel._resolve(new._image(X)) if name == "kernel" else v)
+
+    def _fitted(self, X: Data) -> Self:
+        """The same map of the data with what they decide of it."""
+        return self
 
     def addends(self) -> list[tuple[str, Kernel]]:
         """The addends of the kernel of the images, each on the same images."""

@@ -146,11 +146,11 @@ def family(kind: str, n_features: int = 1, *, features: FeatureKind | None = Non
 MANY_STRANGERS = 20  # enough strings to tell what they are
 
 
-def refuse_unordered(data: Data, name: str) -> None:
+def refuse_unordered(X: Data) -> None:
     """Refuse a set: its samples have no order that targets could follow."""
-    if isinstance(data, set | frozenset):
+    if isinstance(X, set | frozenset):
         raise TypeError(
-            f"{name} is a {type(data).__name__}, whose samples have no order. Expected a list or an array with one "
+            f"X is a {type(X).__name__}, whose samples have no order. Expected a list or an array with one "
             "entry for each sample, in the order of the targets."
         )
 
@@ -424,7 +424,7 @@ def suggest(X: Data, y: Data = None, *, features: FeatureKind | None = None) -> 
     'DNA or RNA sequences'
     """
     X = plain(X)
-    refuse_unordered(X, "X")
+    refuse_unordered(X)
     if issparse(X):
         return _of_sparse(X)
     if is_dask(X):
@@ -968,15 +968,15 @@ def one_kernel(kernel: object, width: str = "auto") -> Any:
     return Gaussian(width) if isinstance(kernel, str) and kernel == "auto" else kernel
 
 
-def single_kernel(kernel: object, X: Data, vectors: object, *, incomplete: bool = True) -> Any:
-    """The kernel of a learner that takes one: ``"auto"`` is ``vectors`` for rows of numbers, else the suggestion for X.
+def single_kernel(kernel: object, X: Data, *, incomplete: bool = True) -> Any:
+    """The kernel of a learner that takes one: ``"auto"`` stays for rows of numbers, and is else the suggestion for X.
 
     ``incomplete`` says whether the learner takes sparse rows, and rows of numbers with gaps.
     """
     if not (isinstance(kernel, str) and kernel == "auto"):
         return kernel
     if is_dask(X) or are_vectors(X, incomplete=not incomplete):
-        return vectors
+        return kernel
     suggestion = suggest(X)
     for doubt in suggestion.doubts:
         warn(doubt, UserWarning)

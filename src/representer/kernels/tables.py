@@ -763,13 +763,11 @@ class Standardized(Mapped):
         """Numbers as a tensor, with gaps where the kernel inside takes them."""
         return as_vectors(X, gaps=self.takes_gaps)
 
-    def _resolve(self, X: Tensor) -> Self:
+    def _fitted(self, X: Tensor) -> Self:
         columns = X.detach().reshape(-1, X.shape[-1]).double().cpu().numpy()
         centers, scales = np.array([_center_and_scale(column[~np.isnan(column)]) for column in columns.T]).T
         fitted = {"center": centers, "scale": scales}
-        new = self._rebuild(lambda name, argument: fitted[name] if isinstance(argument, str) else argument)
-        kernel = self.kernel._resolve(new._image(X))
-        return new._rebuild(lambda name, argument: kernel if name == "kernel" else argument)
+        return self._rebuild(lambda name, argument: fitted[name] if isinstance(argument, str) else argument)
 
     def _image(self, X: Tensor) -> Tensor:
         return (X - as_tensor(self.center).to(X)) / as_tensor(self.scale).to(X)
@@ -814,14 +812,12 @@ class Missing(Mapped):
         """Numbers as a tensor, with NaN for gaps."""
         return as_vectors(X, gaps=True)
 
-    def _resolve(self, X: Tensor) -> Self:
+    def _fitted(self, X: Tensor) -> Self:
         columns = X.detach().reshape(-1, X.shape[-1]).double().cpu().numpy()
         absent = np.isnan(columns)
         means = np.array([_center_and_scale(column[~np.isnan(column)])[0] for column in columns.T])
         fitted = {"center": means, "gaps": np.flatnonzero(absent.any(0))}
-        new = self._rebuild(lambda name, argument: fitted[name] if isinstance(argument, str) else argument)
-        kernel = self.kernel._resolve(new._image(X))
-        return new._rebuild(lambda name, argument: kernel if name == "kernel" else argument)
+        return self._rebuild(lambda name, argument: fitted[name] if isinstance(argument, str) else argument)
 
     def _image(self, X: Tensor) -> Tensor:
         absent = X.isnan()

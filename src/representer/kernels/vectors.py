@@ -36,12 +36,12 @@ from representer.values import (
 MEDIAN_ROWS = 1000
 
 
-def _evenly_spaced_rows(X: Tensor, rows: int) -> Tensor:
-    """At most ``rows`` evenly spaced rows of X, in double precision."""
+def _evenly_spaced_rows(X: Tensor) -> Tensor:
+    """At most ``MEDIAN_ROWS`` evenly spaced rows of X, in double precision."""
     flat = X.detach().reshape(-1, X.shape[-1]).to(torch.float64)
-    if len(flat) <= rows:
+    if len(flat) <= MEDIAN_ROWS:
         return flat
-    return flat[torch.linspace(0, len(flat) - 1, rows, dtype=torch.float64).round().long()]
+    return flat[torch.linspace(0, len(flat) - 1, MEDIAN_ROWS, dtype=torch.float64).round().long()]
 
 
 def median_of(distances: Tensor) -> Tensor:
@@ -55,7 +55,7 @@ def median_of(distances: Tensor) -> Tensor:
 
 def _median_distance(X: Tensor, p: float) -> Tensor:
     """The median of the finite distances ‖x − y‖_p between samples, in a unit whose squares stay in range."""
-    sample = _evenly_spaced_rows(X, MEDIAN_ROWS)
+    sample = _evenly_spaced_rows(X)
     sample = sample - _middle(sample)
     unit = power_of_two(median_of(sample.abs().reshape(-1)))
     distances = torch.nn.functional.pdist(sample / unit, p=p)
@@ -84,7 +84,7 @@ def _deviation(entries: Tensor, dim: tuple[int, ...], *, otherwise: float) -> Te
 
 def ard_lengthscales(X: Tensor) -> Tensor:
     """One lengthscale a feature: √(2d) standard deviations, the median heuristic on standardised features."""
-    sample = _evenly_spaced_rows(X, MEDIAN_ROWS)
+    sample = _evenly_spaced_rows(X)
     return math.sqrt(2.0 * sample.shape[-1]) * _deviation(sample, (0,), otherwise=1.0)
 
 

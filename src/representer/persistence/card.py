@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from representer.persistence.files import DEPENDENCIES, installed, library_version
+from representer.persistence.files import installed, library_version
 from representer.samples import Data
 
 COVERAGE = 0.9
@@ -22,7 +22,7 @@ def model_card(model: Any, X: Data = None, y: Data = None) -> str:
         "Training data": {} if record is None else _data(record),
         "Scores on the samples given here": {} if X is None else _scores(model, X, y),
         "Limits": _limits(model, X),
-        "Made with": installed(DEPENDENCIES),
+        "Made with": installed(),
     }
     paragraphs = [f"# {type(model).__name__}\n"]
     for title, entries in sections.items():

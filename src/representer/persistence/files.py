@@ -65,7 +65,7 @@ def write_model(
         "parameters": {name: repr(value) for name, value in model.get_params(deep=False).items()},
         "random_state": repr(getattr(model, "random_state", None)),
         "python": platform.python_version(),
-        "dependencies": installed(DEPENDENCIES),
+        "dependencies": installed(),
         "fit": None if record is None else vars(record),
         "trusted": sorted(writer.foreign),
     }
@@ -83,10 +83,10 @@ def _text(content: object, indent: int | None = None) -> bytes:
     return json.dumps(content, indent=indent, ensure_ascii=False, allow_nan=False).encode("utf-8", "surrogatepass")
 
 
-def installed(packages: Iterable[str]) -> dict[str, str]:
-    """The versions of the packages that are installed."""
+def installed() -> dict[str, str]:
+    """The versions of the dependencies that are installed."""
     versions = {}
-    for package in packages:
+    for package in DEPENDENCIES:
         try:
             versions[package] = version(package)
         except PackageNotFoundError:

@@ -100,8 +100,10 @@ def as_scipy(X: Data) -> Data:
 
 
 def count(X: Data) -> int:
-    """The number of samples of prepared data: rows of a tensor (after batch dimensions), items of anything else."""
-    return X.shape[-2] if isinstance(X, Tensor) and X.ndim > 1 else len(X)
+    """The number of samples of data: rows of a tensor (after batch dimensions) or an array, items of anything else."""
+    if isinstance(X, Tensor) and X.ndim > 1:
+        return X.shape[-2]
+    return int(X.shape[0]) if hasattr(X, "shape") else len(X)
 
 
 def n_passed(X: Data) -> int | None:
