@@ -465,3 +465,9 @@ def test_map_children() -> None:
     assert map_children("b", (Leaf(), 3), change) == (Empty(), 3)
     assert map_children("c", 5, change) == 5
     assert seen == ["a", "b__0"]
+
+
+def test_a_notebook_shows_a_value_as_it_is_now() -> None:
+    value = Leaf(size=2.5)
+    assert "size=2.5" in value._repr_html_()
+    assert "size=3.5" in value.set_params(size=3.5)._repr_html_()

@@ -538,7 +538,6 @@ def _plain_number(constraint: Constraint, value: float, dtype: torch.dtype, devi
     return None if problem else torch.tensor(value, dtype=dtype, device=device)
 
 
-@functools.cache
 def tree_html(value: Value, name: str = "") -> str:
     """A value and its nested values as HTML lists; texts are escaped, and numbers have few digits.
 
