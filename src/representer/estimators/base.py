@@ -185,6 +185,7 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
     n_restarts: int = 1
     verbose: int
     _training_samples: TrainingSamples | None = None  # what fits without some of the samples are made from
+    _record: FitRecord | None = None  # what is known of the fit
     _deadline: Deadline = Deadline()  # of a fit under way; elsewhere there is none
     function_: Any
     kernel_: Any
@@ -290,7 +291,7 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
     def _html_repr(self) -> str:
         """What a notebook shows: scikit-learn's picture, and of a fitted learner the light part of its report."""
         picture = str(BaseEstimator._html_repr(self))
-        if not hasattr(self, "_record"):
+        if self._record is None:
             return picture
         page = make_report(self, light=True).inline()
         return f"{picture}<details><summary>details</summary>{page}</details>"
@@ -316,8 +317,7 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
             The file.
         """
         check_is_fitted(self)
-        record = getattr(self, "_record", None)
-        return write_model(self, path, learners=library_learners(), record=record, compress=compress)
+        return write_model(self, path, learners=library_learners(), record=self._record, compress=compress)
 
     def card(self, X: Data = None, y: Data = None) -> str:
         """What someone should know who is given the model, in Markdown.
@@ -492,8 +492,7 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
 
     def _keep_record(self, record: FitRecord, *, more: bool) -> None:
         """Keep what is known of a fit, or of all batches up to this one."""
-        before: FitRecord | None = getattr(self, "_record", None) if more else None
-        self._record = record if before is None else before.joined(record)
+        self._record = self._record.joined(record) if more and self._record is not None else record
 
     def _keep_attributes(self, attributes: dict[str, Any]) -> None:
         """Keep what a fit has found, by name."""

@@ -15,7 +15,7 @@ from importlib import resources
 from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -186,6 +186,8 @@ class Reported(Protocol):
     def relevance_(self) -> np.ndarray:
         """The relevance of each column."""
 
+    _record: Any  # what is known of the fit, or None
+
     def _explained_function(self) -> Function: ...
     def _fitted_inputs(self) -> Data: ...
     def _data_kernel(self) -> Kernel | OperatorKernel | Stack: ...
@@ -199,7 +201,7 @@ def make_report(learner: Reported, X_test: Data = None, y_test: Data = None, *, 
 
     The light report has only sections that need no computation.
     """
-    record = getattr(learner, "_record", None)
+    record = learner._record
     subtitle = "" if record is None else f"fitted {record.began} in {record.seconds:.2f} s"
     sections = [_summary(learner, X_test, y_test), _model(learner), _steps(learner)]
     if not light:
@@ -217,7 +219,7 @@ def make_report(learner: Reported, X_test: Data = None, y_test: Data = None, *, 
 
 
 def _summary(learner: Reported, X_test: Data, y_test: Data) -> Section:
-    record = getattr(learner, "_record", None)
+    record = learner._record
     facts = [("learner", type(learner).__name__)]
     if record is not None:
         facts += [("samples", str(record.n_samples)), ("time of the fit", f"{record.seconds:.2f} s")]
@@ -250,7 +252,7 @@ def _model(learner: Reported) -> Section:
 
 def _steps(learner: Reported) -> Section | None:
     """The steps of a fit with their time, its memory and its warnings."""
-    record = getattr(learner, "_record", None)
+    record = learner._record
     if record is None:
         return None
     searches = {"search over hyperparameters": "search_history_", "search over inner layers": "history_"}
@@ -418,7 +420,7 @@ def _suspects(learner: Reported) -> Section | None:
 
 
 def _reproduce(learner: Reported) -> Section:
-    record = getattr(learner, "_record", None)
+    record = learner._record
     names = ("representer", "numpy", "scipy", "scikit-learn", "torch")
     facts = [("python", platform.python_version()), *((name, version(name)) for name in names)]
     marks = {} if record is None else record.fingerprints

@@ -15,7 +15,7 @@ COVERAGE = 0.9
 
 def model_card(model: Any, X: Data = None, y: Data = None) -> str:
     """The card of a fitted learner: its data, its scores on new samples, the coverage of intervals, its limits."""
-    record = getattr(model, "_record", None)
+    record = model._record
     parameters = {name: repr(value) for name, value in model.get_params(deep=False).items()}
     sections: dict[str, Mapping[str, object]] = {
         "Model": {"learner": type(model).__name__, "library": f"representer {library_version()}", **parameters},
