@@ -262,11 +262,11 @@ def _steps(learner: Reported) -> Section | None:
     rows = [(name, h[-1].seconds, str(h[-1].iteration)) for name, h in histories.items() if h]
     left = record.seconds - sum(seconds for _, seconds, _ in rows)
     rows.append(("everything else" if rows else "the fit", max(left, 0.0), ""))
-    memory = getattr(record, "memory", None)
+    memory = record.memory
     facts = () if memory is None else (("memory that the fit added", f"{memory / 2**20:.0f} MB"),)
     table = tuple((name, f"{seconds:.2f} s", iterations) for name, seconds, iterations in rows)
     head = ("step", "time", "iterations")
-    warned = getattr(record, "warnings", ())
+    warned = record.warnings
     return Section("Time, memory, warnings", facts=facts, head=head, rows=table, warnings=tuple(warned))
 
 
