@@ -13,7 +13,7 @@ from torch import Tensor
 from representer.estimators import OperatorRidge
 from representer.kernels import Gaussian, Kernel
 from representer.linalg import row_blocks
-from representer.operators import Adapted, Representation
+from representer.operators import Representation
 from representer.samples import Data, count, evenly_spaced, plain, take
 
 # Kernel PCA is exact up to this many samples; beyond, this many of them stand for all.
@@ -102,7 +102,7 @@ class KernelComponents:
     @cached_property
     def adapted(self) -> Kernel:
         """The kernel in the precision of the learner."""
-        return adapted(self.kernel, self.how)
+        return self.how.adapted(self.kernel, repair=False)
 
     @cached_property
     def _landmarks(self) -> Data:
@@ -133,12 +133,6 @@ class KernelComponents:
                 cross = self.adapted._gram(inputs[rows], self._landmarks).double()
                 places.append((cross - cross.mean(1, keepdim=True) - means + means.mean()) @ weights)
         return plain(torch.cat(places))
-
-
-def adapted(kernel: Kernel, how: Representation) -> Kernel:
-    """The kernel in the precision of a learner; a kernel on dense vectors stays as it is."""
-    needs_adapter = kernel.domain != "vectors" or how.sparse
-    return Adapted(kernel, how.dtype, how.device, repair=False) if needs_adapter else kernel
 
 
 @dataclass(frozen=True)

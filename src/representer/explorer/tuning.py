@@ -13,7 +13,6 @@ from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 from torch import Tensor
 
-from representer.explorer.charts import adapted
 from representer.inspection import confusion, effective_dimension, kernel_words
 from representer.kernels import Kernel, seen_inside
 from representer.operators import Representation
@@ -121,7 +120,7 @@ class Tuning:
         return shown[leaves_list(tree)]
 
     def _gram(self, kernel: Kernel) -> Tensor:
-        kernel = adapted(kernel, self.how)
+        kernel = self.how.adapted(kernel, repair=False)
         with torch.no_grad():
             return kernel._gram(self.how.inputs(kernel, self._used_samples), None)
 

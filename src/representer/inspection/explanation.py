@@ -16,7 +16,7 @@ from representer.inspection.rounding import CANCELLATION
 from representer.kernels import Kernel
 from representer.linalg import row_blocks
 from representer.notices import NumericalWarning, warn
-from representer.operators import Adapted, Decomposable, Representation, silent_repairs
+from representer.operators import Decomposable, Representation, silent_repairs
 from representer.plotting import contribution_bars
 from representer.samples import Data, count, plain
 from representer.systems import FittedSystem, StackedSystem, robust_scale
@@ -479,9 +479,7 @@ def _distinct(names: list[str]) -> list[str]:
 # -- the nearest samples ----------------------------------------------------------------------------------------------
 def nearest(kernel: Kernel, points: Data, X: Data, how: Representation, k: int = NEIGHBOURS) -> np.ndarray:
     """The numbers (n, k) of the points of least k(x, x) − 2 k(x, z) + k(z, z), the nearest first."""
-    adapted = (
-        Adapted(kernel, how.dtype, how.device, repair=False) if kernel.domain != "vectors" or how.sparse else kernel
-    )
+    adapted = how.adapted(kernel, repair=False)
     Z, inputs = how.inputs(adapted, points), how.inputs(adapted, X)
     k = min(k, count(Z))
     with torch.no_grad():

@@ -24,7 +24,7 @@ from representer import plotting
 from representer.functions import Function
 from representer.inspection.explanation import kernel_of, points_of, representation_of
 from representer.kernels import Kernel, Stack, seen_inside
-from representer.operators import Adapted, OperatorKernel, Representation, replicates
+from representer.operators import OperatorKernel, Representation, replicates
 from representer.samples import Data, TrainingSamples, count, evenly_spaced, plain, take
 
 # The number of samples whose Gram matrix shows the spectrum.
@@ -124,8 +124,7 @@ def kernel_words(kernel: object) -> str:
 def gram_spectrum(kernel: Kernel, points: Data, how: Representation) -> np.ndarray:
     """The eigenvalues of the Gram matrix of evenly spaced points, over their number, the largest first."""
     rows = evenly_spaced(count(points), SPECTRUM_ROWS)
-    sparse = kernel.domain != "vectors" or how.sparse
-    adapted = Adapted(kernel, how.dtype, how.device, repair=False) if sparse else kernel
+    adapted = how.adapted(kernel, repair=False)
     with torch.no_grad():
         gram = adapted._gram(how.inputs(adapted, take(points, torch.from_numpy(rows))), None)
         values = torch.linalg.eigvalsh(gram.double()).flip(0).clamp(min=0.0)
