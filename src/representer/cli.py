@@ -580,8 +580,7 @@ def describe_table(path: Path, target: str | None, console: Console, json_output
             )
             return
         console.print(columns_table(suggestion))
-        for doubt in suggestion.doubts:
-            console.print(f"Note: {doubt}", markup=False, soft_wrap=True)
+        _print_notes(console, suggestion.doubts)
         console.print(f"kernel = {suggestion.kernel!r}", markup=False, soft_wrap=True)
 
     return answered(console, work)
@@ -589,24 +588,23 @@ def describe_table(path: Path, target: str | None, console: Console, json_output
 
 def describe_model(model: Path, console: Console, json_output: bool) -> int:
     """Print the description in a model file; the exit status is 1 if it is no model file."""
-    from representer.persistence import ModelFileError, describe
 
-    try:
+    def work() -> None:
+        from representer.persistence import describe
+
         about = describe(model)
-    except ModelFileError as error:
-        console.print(str(error), style="red", markup=False, soft_wrap=True)
-        return 1
-    if json_output:
-        print_json(about)
-        return 0
-    table = Table("what", "value", title=str(model), show_header=False)
-    for name, value in about.items():
-        for key, entry in value.items() if isinstance(value, dict) else [("", value)]:
-            table.add_row(f"{name} {key}".rstrip(), escape(entry if isinstance(entry, str) else json.dumps(entry)))
-    # A pipe gets whole values, such as fingerprints.
-    wide = console if console.is_terminal else Console(file=console.file, width=max(console.width, WIDTH))
-    wide.print(table)
-    return 0
+        if json_output:
+            print_json(about)
+            return
+        table = Table("what", "value", title=str(model), show_header=False)
+        for name, value in about.items():
+            for key, entry in value.items() if isinstance(value, dict) else [("", value)]:
+                table.add_row(f"{name} {key}".rstrip(), escape(entry if isinstance(entry, str) else json.dumps(entry)))
+        # A pipe gets whole values, such as fingerprints.
+        wide = console if console.is_terminal else Console(file=console.file, width=max(console.width, WIDTH))
+        wide.print(table)
+
+    return answered(console, work)
 
 
 # -- data sets --------------------------------------------------------------------------------------------------------

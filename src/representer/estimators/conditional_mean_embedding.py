@@ -364,7 +364,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         how = self._representation()
         self.X_fit_ = self.Y_fit_ = None
         if is_dask(X):
-            return self._on_dask(model, X, y, sample_weight, groups, reset=reset)
+            return self._on_dask(model, X, y, sample_weight, groups)
         X = check_inputs(self, X, kernel, reset=reset)
         values, flat = self._targets(output, y)
         self._check_lengths(len(X), len(values))
@@ -383,7 +383,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         return InMemory(block), TargetSource(values, output, how, partial(_checked, output)), flat
 
     def _on_dask(
-        self, model: ConditionalModel, X: Data, y: Data, sample_weight: Data, groups: Data, *, reset: bool
+        self, model: ConditionalModel, X: Data, y: Data, sample_weight: Data, groups: Data
     ) -> tuple[OnDask, TargetSource, bool]:
         """Inputs of positive weight in a Dask collection, and their targets."""
         needs_approximation(self, model.kernel, model.kernel.domain)
@@ -393,10 +393,7 @@ class ConditionalMeanEmbedding(KernelLearner):
             weights = np.asarray(sample_weight.compute() if is_dask(sample_weight) else sample_weight)
             if len(weights) == len(values) and (weights == 0).any():  # those of other lengths are refused below
                 values = values[np.flatnonzero(weights)]
-        inputs = OnDask(X, None, sample_weight, dtype=how.dtype, groups=groups)
-        if reset:
-            self._keep_columns(X)
-        output = model.output_kernel
+        inputs, output = self._dask_samples(model.kernel, X, None, sample_weight, groups), model.output_kernel
         return inputs, TargetSource(values, output, how, partial(_checked, output)), flat
 
     def _targets(self, output: Kernel, y: Data) -> tuple[Any, bool]:
