@@ -26,7 +26,7 @@ def data(rng):
 def problem_of(model: ConditionalMeanEmbedding, X: Any, y: Any) -> ConditionalProblem:
     """The problem that an estimator solves."""
     fitted = clone(model).fit(X, y)
-    given = fitted._model(fitted._given_kernels(None)[0], fitted._given_output_kernel())
+    given = fitted._model(fitted._compared_kernels(None)[0], fitted._given_output_kernel())
     samples, targets, flat = fitted._samples(given, X, y, None, None, reset=True)
     options = {"flat": flat, "seed": seed_of(model.random_state), "inputs": fitted.X_fit_}
     return ConditionalProblem(samples, targets, given, fitted._representation(), **options)

@@ -53,7 +53,7 @@ from representer.inspection import (
     sensitivities,
     total_effects,
 )
-from representer.kernels import NAMES, FeatureKind, Kernel, Stack, as_kernel, on_device
+from representer.kernels import NAMES, FeatureKind, Kernel, Stack, as_kernel, is_several, kernels_of, on_device
 from representer.linalg import RoundingNotes, noted_rounding, peak_bytes, row_blocks, threads_for
 from representer.notices import NumericalWarning, noted_warnings, warn
 from representer.operators import (
@@ -401,6 +401,16 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         own = stated.__sklearn_clone__().numbers()
         return own if self.device is None else on_device(own, self.device)
 
+    def _compared_kernels(self, X: Data, *, compared: bool = True) -> list[Kernel]:
+        """The kernels of which the best one by the criterion is taken: those of the data's kind, or one.
+
+        They are copies with plain numbers: nothing that happens to the arguments later reaches the learner.
+        """
+        if not (isinstance(self.kernel, str) and is_several(self.kernel)):
+            return [self._own_kernel(self.kernel)]
+        kernels = kernels_of(self.kernel, X, self._needed_features, compared=compared)
+        return [self._own_kernel(kernel) for kernel in kernels]
+
     def _checked_inputs(
         self,
         kernel: Kernel | OperatorKernel | Stack,
@@ -435,9 +445,9 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         self._keep_columns(X)
         return samples
 
-    def _new_inputs(self, X: Data, kernel: Kernel | OperatorKernel | Stack) -> Data:
+    def _new_inputs(self, X: Data) -> Data:
         """Checked inputs of a fitted learner."""
-        return check_inputs(self, X, kernel, reset=False, means=self._column_means)
+        return check_inputs(self, X, self._data_kernel(), reset=False, means=self._column_means)
 
     def _memory_samples(
         self,
@@ -540,7 +550,7 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
             )
         if is_dask(X):
             return self._lazily("support", X, None, dtype=np.float64)
-        return plain(support(self._new_inputs(X, self._data_kernel())))
+        return plain(support(self._new_inputs(X)))
 
     @property
     def support_threshold_(self) -> float:
@@ -759,7 +769,7 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         """Checked inputs, in memory."""
         if is_dask(X):
             raise ValueError("Explanations are for data in memory: call X.compute(), or ask for a few of the chunks.")
-        return self._new_inputs(X, self._data_kernel())
+        return self._new_inputs(X)
 
     def _data_kernel(self) -> Kernel | OperatorKernel | Stack:
         """The kernel that sees the data."""
@@ -899,7 +909,7 @@ def predict_interval(self: KernelLearner, X: Data, coverage: float = 0.9) -> np.
         Lower and upper ends; infinite, with a warning, where there are too few samples for the coverage.
     """
     self._check_question(X, coverage)
-    ends: np.ndarray = self._interval_ends(self._new_inputs(X, self._data_kernel()), coverage)
+    ends: np.ndarray = self._interval_ends(self._new_inputs(X), coverage)
     return ends[:, 0] if self._has_flat_answers() else ends
 
 
@@ -930,7 +940,7 @@ def predict_set(self: KernelLearner, X: Data, coverage: float = 0.9) -> np.ndarr
         self.predict_proba(X)
     except AttributeError as error:
         raise ValueError(f"Sets rank classes by their probabilities. {error}") from error
-    inputs = self._new_inputs(X, self._data_kernel())
+    inputs = self._new_inputs(X)
     return class_sets(self._fold_fits(), inputs, coverage, self.classes_)
 
 

@@ -31,7 +31,7 @@ from representer.estimators.validation import (
 from representer.functions import ConditionalEmbedding, Embedding, FeatureFunction, Function
 from representer.functions.embedding import as_values, own_copy
 from representer.inspection import fold_intervals
-from representer.kernels import Gaussian, Kernel, as_kernel, is_bounded, is_several, kernels_of
+from representer.kernels import Gaussian, Kernel, as_kernel, is_bounded
 from representer.objectives.risk import embedding_risk_bound
 from representer.operators import left_out_together, original
 from representer.problems.conditional_embedding import (
@@ -298,7 +298,8 @@ class ConditionalMeanEmbedding(KernelLearner):
     def _fit_whole(self, X: Data, y: Data, sample_weight: Data, groups: Data) -> None:
         """Fit to all samples, however many."""
         self.__dict__.pop("approximation_error_", None)
-        kernels, output, seed = self._given_kernels(X), self._given_output_kernel(), seed_of(self.random_state)
+        kernels = self._compared_kernels(X, compared=self.criterion is not None)
+        output, seed = self._given_output_kernel(), seed_of(self.random_state)
         model = self._model(kernels[0], output)
         samples, targets, flat = self._samples(model, X, y, sample_weight, groups, reset=True)
         require_groups(samples.groups)
@@ -334,16 +335,6 @@ class ConditionalMeanEmbedding(KernelLearner):
     def named_kernel(self, name: str) -> Kernel:
         """The kernel that a short name means: ``"rbf"`` has a learned lengthscale for each feature."""
         return Gaussian("ard") if name in ("rbf", "gaussian") else as_kernel(name)
-
-    def _given_kernels(self, X: Data) -> list[Kernel]:
-        """The kernels of which the best one by the criterion is taken: those of the data's kind, or one.
-
-        They are copies with plain numbers: nothing that happens to the arguments later reaches the learner.
-        """
-        if isinstance(self.kernel, str) and is_several(self.kernel):
-            kernels = kernels_of(self.kernel, X, self._needed_features, compared=self.criterion is not None)
-            return [self._own_kernel(kernel) for kernel in kernels]
-        return [self._own_kernel(self.kernel)]
 
     def _learns_output_kernel(self) -> bool:
         return isinstance(self.output_kernel, str) and self.output_kernel == "auto"
@@ -478,7 +469,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         """
         if is_dask(X):
             return self._lazily("weights", X, len(self.function_.anchors))
-        return plain(self.function_(self._inputs(X)))
+        return plain(self.function_(self._new_inputs(X)))
 
     def embedding(self, X: Data) -> Embedding:
         """The conditional mean embeddings as elements of the output RKHS.
@@ -494,7 +485,7 @@ class ConditionalMeanEmbedding(KernelLearner):
             With inner products (``inner``), distances (``distance``, the MMD between conditional distributions), values
             and expectations.
         """
-        return self.function_.embedding(self._inputs(X))
+        return self.function_.embedding(self._new_inputs(X))
 
     def posterior(self, prior: Data, prior_weight: Data = None) -> ConditionalMeanEmbedding:
         """Bayes' rule: the distribution of X given Y = y where X is distributed as another sample says.
@@ -563,11 +554,11 @@ class ConditionalMeanEmbedding(KernelLearner):
 
     def _expectation(self, values: np.ndarray, X: Data) -> np.ndarray:
         """The expectation of a function that is known at the anchors."""
-        return plain(self.function_.expect(self.function_.representation.tensor(values), self._inputs(X)))
+        return plain(self.function_.expect(self.function_.representation.tensor(values), self._new_inputs(X)))
 
     def _regression(self, regression: FeatureFunction, flat: bool, X: Data) -> np.ndarray:
         """The expectation of a function that was regressed on the features."""
-        values = plain(regression(self._inputs(X)))
+        values = plain(regression(self._new_inputs(X)))
         return values[:, 0] if flat else values
 
     def _regressed(self, g: Any, samples: Data) -> tuple[FeatureFunction, int | None]:
@@ -582,7 +573,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         if is_dask(X):
             inputs = OnDask(columns_of_fit(self, X), None, None, dtype=how.dtype)
         else:
-            X = self._inputs(X)
+            X = self._new_inputs(X)
             inputs = InMemory(Block(how.inputs(self.kernel_, X), torch.zeros(len(X), 0)))
         values = g
         if callable(g):
@@ -595,21 +586,6 @@ class ConditionalMeanEmbedding(KernelLearner):
         width = None if values.ndim == 1 else values.shape[1]
         source = with_targets(inputs, values[:, None] if width is None else values)
         return self.system_.regressed(source, getattr(self.function_.weights, "trust", None)), width
-
-    def predict(self, X: Data) -> np.ndarray:
-        """The conditional mean, for targets that are vectors: the same as ``mean``.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_queries, n_features), or a sequence of what the kernel takes
-            Inputs; with a precomputed kernel, k(X, X_train).
-
-        Returns
-        -------
-        mean : ndarray of shape (n_queries,) or (n_queries, n_outputs)
-            One for each input.
-        """
-        return self.mean(X)
 
     def score(self, X: Data, y: Data) -> float:
         """Minus the mean squared distance ‖l(y, ·) − μ_x‖² in the output RKHS (Grünewälder et al., 2012).
@@ -627,7 +603,7 @@ class ConditionalMeanEmbedding(KernelLearner):
             The higher the better.
         """
         targets = self._new_targets(y)
-        inputs, new = self._inputs(X), self.function_.prepared(targets)
+        inputs, new = self._new_inputs(X), self.function_.prepared(targets)
         check_lengths(len(inputs), len(targets))
         return -float(self.function_.squared_errors(inputs, new).mean())
 
@@ -646,6 +622,8 @@ class ConditionalMeanEmbedding(KernelLearner):
             One for each input.
         """
         return self._moment("mean", X)
+
+    predict = mean  # for targets that are vectors
 
     def var(self, X: Data) -> np.ndarray:
         """Var[Y_j | X = x], clipped at zero.
@@ -666,7 +644,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         flat = self.function_.flat
         if is_dask(X):
             return self._lazily(what, X, None if flat else self.function_.vectors(what).shape[1])
-        moments = self.function_.distribution_moments(self._inputs(X), what)
+        moments = self.function_.distribution_moments(self._new_inputs(X), what)
         values = plain(moments.mean() if what == "mean" else moments.variance())
         return values[:, 0] if flat else values
 
@@ -689,7 +667,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         """
         if is_dask(X):
             return self._lazily("cdf", X, np.size(y), y=y)
-        return self.function_.cdf(self._inputs(X), _numbers(y, "y"))
+        return self.function_.cdf(self._new_inputs(X), _numbers(y, "y"))
 
     def quantile(self, X: Data, q: Any = (0.05, 0.5, 0.95)) -> np.ndarray:
         """The smallest y with P[Y ≤ y | X = x] ≥ q (see ``cdf``), among the training targets or anchors.
@@ -711,7 +689,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         levels = _numbers(q, "q")
         if not bool(((levels >= 0) & (levels <= 1)).all()):
             raise ValueError(f"q must lie between 0 and 1; got {levels.tolist()}.")
-        return self.function_.quantile(self._inputs(X), levels)
+        return self.function_.quantile(self._new_inputs(X), levels)
 
     predict_interval = intervals_of
 
@@ -744,7 +722,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         """
         if bandwidth is not None and not (is_real(bandwidth) and 0 < bandwidth < np.inf):
             raise ValueError(f"bandwidth must be positive; got {argument_repr(bandwidth)}.")
-        inputs, d = self._inputs(X), self.function_.vectors("density").shape[1]
+        inputs, d = self._new_inputs(X), self.function_.vectors("density").shape[1]
         return plain(self.function_.density(inputs, _points(y, d), bandwidth))
 
     def sample(self, X: Data, n_samples: int = 1, method: str = "herding") -> Data:
@@ -770,13 +748,9 @@ class ConditionalMeanEmbedding(KernelLearner):
             raise ValueError(f"n_samples must be a positive integer; got {n_samples!r}.")
         if method not in ("herding", "resampling"):
             raise ValueError(f"method must be 'herding' or 'resampling'; got {method!r}.")
-        inputs, function = self._inputs(X), self.function_
+        inputs, function = self._new_inputs(X), self.function_
         draw = function.herded if method == "herding" else function.drawn
         return function.chosen(draw(inputs, n_samples))
-
-    def _inputs(self, X: Data) -> Data:
-        """New inputs, checked and prepared for the kernel."""
-        return self._new_inputs(X, self.kernel_)
 
     # -- why ----------------------------------------------------------------------------------------------------------
     def _explained_function(self) -> Function:
@@ -808,7 +782,7 @@ class ConditionalMeanEmbedding(KernelLearner):
 
 def _moments(model: ConditionalMeanEmbedding, X: Data) -> np.ndarray:
     """Means and standard deviations, of at least a hundredth of the targets' own, (2, m, p)."""
-    moments = model.function_.distribution_moments(model._inputs(X), "predict_interval")
+    moments = model.function_.distribution_moments(model._new_inputs(X), "predict_interval")
     marginal = (model.function_.vectors("predict_interval") / moments.unit).std(0, correction=0) * moments.unit
     return plain(torch.stack([moments.mean(), torch.maximum(moments.deviation(), 0.01 * marginal)]))
 

@@ -416,7 +416,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         if is_dask(X):
             width = None if len(self.classes_) == 2 else len(self.classes_)
             return self._lazily("decision_function", X, width, dtype=self.intercept_.dtype)
-        decisions = plain(self.function_(self._new_inputs(X, self._data_kernel())))
+        decisions = plain(self.function_(self._new_inputs(X)))
         return decisions[:, 0] if decisions.shape[1] == 1 else decisions
 
     def predict(self, X: Data) -> np.ndarray:
@@ -435,7 +435,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         """
         if is_dask(X):
             return self._lazily("predict", X, None, dtype=self.classes_.dtype)
-        inputs = self._new_inputs(X, self._data_kernel())
+        inputs = self._new_inputs(X)
         decisions = plain(self.function_(inputs))
         numbers = self._chosen(decisions)
         if self.calibration_ is not None and self.far_field_ is not None:
@@ -467,7 +467,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         """
         if is_dask(X):
             return self._lazily("predict_proba", X, len(self.classes_), dtype=np.float64)
-        inputs = self._new_inputs(X, self._data_kernel())
+        inputs = self._new_inputs(X)
         decisions = plain(self.function_(inputs))
         if self.calibration_ is None:
             raise AttributeError(

@@ -406,7 +406,7 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
 
     def _features_of(self, X: Data, level: int | None = None) -> np.ndarray:
         """Hidden features before they are put into the container that ``set_output`` asks for."""
-        H = plain(self._hidden(self._new_inputs(X, self.function_.data.kernel)))
+        H = plain(self._hidden(self._new_inputs(X)))
         return H if level is None else np.ascontiguousarray(H[:, self.function_.columns(level)])
 
     def _hidden(self, X: Data) -> Tensor:
@@ -595,7 +595,7 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         score : float
             1 − squared error / squared distance from the training mean: 1 for what is recovered completely.
         """
-        X = self._new_inputs(X, self.function_.data.kernel)
+        X = self._new_inputs(X)
         return self.function_.recovery(X, self._hidden(X)).share
 
     def approximation_bounds(self) -> ApproximationBounds:

@@ -696,7 +696,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
                 raise ValueError("return_std=True is for data in memory; map it over the chunks yourself.")
             width = None if self._flat else len(self.intercept_)
             return self._lazily("predict", X, width, dtype=self.intercept_.dtype)
-        X, f = self._new_inputs(X, self.function_.kernel), self.function_
+        X, f = self._new_inputs(X), self.function_
         points = X if isinstance(f, Stacked) else f.images(X)[-1]
         mean = self._shaped(f(points) if isinstance(f, Stacked) else f.at_image(points))
         if not return_std:
@@ -773,7 +773,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
             What each layer but the outer one makes of X.
         """
         f = self.function_.functions[-1] if isinstance(self.function_, Stacked) else self.function_
-        images = f.images(self._new_inputs(X, self.function_.kernel)) if isinstance(f, Composed) else []
+        images = f.images(self._new_inputs(X)) if isinstance(f, Composed) else []
         return [plain(image) for image in images[1:]]
 
     @property

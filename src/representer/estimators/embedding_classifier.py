@@ -526,7 +526,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         """
         if is_dask(X):
             return self._lazily("embedding", X, len(self.classes_))
-        return plain(self.function_(self._new_inputs(X, self.kernel_)))
+        return plain(self.function_(self._new_inputs(X)))
 
     def decision_function(self, X: Data) -> np.ndarray:
         """The raw estimates, or their difference for two classes.
@@ -559,7 +559,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         """
         if is_dask(X):
             return self._lazily("predict", X, None, dtype=self.classes_.dtype)
-        inputs = self._new_inputs(X, self.kernel_)
+        inputs = self._new_inputs(X)
         estimates = plain(self.function_(inputs))
         numbers = estimates.argmax(1)
         if self.calibration_ is not None and self.far_field_ is not None:
@@ -583,7 +583,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         """
         if is_dask(X):
             return self._lazily("predict_proba", X, len(self.classes_), kind=kind)
-        inputs = self._new_inputs(X, self.kernel_)
+        inputs = self._new_inputs(X)
         estimates = plain(self.function_(inputs))
         if kind is None:
             kind = "clipped" if self.calibration_ is None else "calibrated"

@@ -485,7 +485,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
 
     def _inputs(self, X: Data) -> Data:
         """Checked inputs of a fitted autoencoder, prepared."""
-        return self.function_.inputs(self._new_inputs(X, self.function_.kernel))
+        return self.function_.inputs(self._new_inputs(X))
 
     def _network(self) -> torch.nn.Module:
         """The network of the encoder, from data to codes."""

@@ -588,7 +588,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
             if return_std:
                 raise ValueError("return_std=True is for data in memory; map it over the chunks yourself.")
             return self._lazily("predict", X, None if self._flat else self._width, dtype=self._precision)
-        X = self._new_inputs(X, self.kernel_)
+        X = self._new_inputs(X)
         mean = self._shaped(self.function_(X))
         if not return_std:
             return mean

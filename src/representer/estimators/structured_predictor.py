@@ -19,7 +19,7 @@ from representer.estimators.base import KernelLearner, KernelLike, RandomState, 
 from representer.functions import Embedding, EmbeddingFunction, Expansion, FeatureFunction, function_network
 from representer.functions.embedding import squared_distances
 from representer.inspection import Explanation, fold_sets
-from representer.kernels import Kernel, as_kernel, is_several, kernels_of
+from representer.kernels import Kernel, as_kernel
 from representer.operators import (
     ConditionalCovariance,
     Operator,
@@ -285,7 +285,7 @@ class StructuredPredictor(KernelLearner):
         """Fit to all samples, however many."""
         self.__dict__.pop("n_samples_seen_", None)
         self._check()
-        kernels = self._kernels(X)
+        kernels = self._compared_kernels(X)
         output = as_kernel(self.output_kernel, argument="output_kernel").__sklearn_clone__().numbers()
         seed = validation.seed_of(self.random_state)
         read = self._read_dask if is_dask(X) or is_dask(y) else self._read
@@ -307,12 +307,6 @@ class StructuredPredictor(KernelLearner):
         problem, choice = least_error(problems, self._search_settings(seed, "loo"))
         self.history_, self.n_iter_ = choice.history, choice.n_iter
         self._keep(choice, *problem.solve(choice))
-
-    def _kernels(self, X: Data) -> list[Kernel]:
-        """The input kernels of which the best one by leave-one-out is taken: those of the data's kind, or one."""
-        if isinstance(self.kernel, str) and is_several(self.kernel):
-            return kernels_of(self.kernel, X, self._needed_features)
-        return [self._own_kernel(self.kernel)]
 
     def _keep(self, choice: Choice, function: EmbeddingFunction, system: StructuredSystem) -> None:
         """Keep the fitted function at chosen numbers, its system and its decoder."""
@@ -474,7 +468,7 @@ class StructuredPredictor(KernelLearner):
     def _add_batch(self, X: Data, y: Data, sample_weight: Data) -> None:
         """Add the sums of another batch, choose which samples to keep, and solve again."""
         kernel, output = self.kernel_, self.output_kernel_
-        inputs = self._new_inputs(X, kernel)
+        inputs = self._new_inputs(X)
         if labelled_outputs(output.domain, y)[1] is not None:
             raise ValueError(NO_GAPS)
         outputs, flat = validation.check_outputs(output, y, reset=False)
@@ -550,7 +544,7 @@ class StructuredPredictor(KernelLearner):
             Sums Σ_j w_j l(·, y_j) of training outputs (of landmarks after an approximate fit, of the axes for vectors
             with a linear kernel), with values, inner products and distances.
         """
-        return self.function_.embedding(self._new_inputs(X, self.kernel_))
+        return self.function_.embedding(self._new_inputs(X))
 
     def predict(self, X: Data) -> Data:
         """Predict outputs.
@@ -569,7 +563,7 @@ class StructuredPredictor(KernelLearner):
         """
         if is_dask(X):
             return self._predict_lazily(X)
-        X = self._new_inputs(X, self.kernel_)
+        X = self._new_inputs(X)
         return self._shaped(self.function_.answers(self.decoder_.decode, X))
 
     def _predict_lazily(self, X: Data) -> Data:
@@ -606,7 +600,7 @@ class StructuredPredictor(KernelLearner):
         scores : ndarray of shape (n_queries, k)
             2⟨g(x), l(·, y)⟩ − l(y, y): ‖g(x)‖² minus the squared distance.
         """
-        X = self._new_inputs(X, self.kernel_)
+        X = self._new_inputs(X)
         topk = getattr(self.decoder_, "topk", None)
         if topk is None:
             raise ValueError(
@@ -638,7 +632,7 @@ class StructuredPredictor(KernelLearner):
         scores : ndarray of shape (n_queries, n_candidates)
             2⟨g(x), l(·, y)⟩ − l(y, y), the higher the better.
         """
-        X, new = self._new_inputs(X, self.kernel_), self._new_outputs(candidates, "candidates")
+        X, new = self._new_inputs(X), self._new_outputs(candidates, "candidates")
         return self.function_.answers(lambda g, _: plain(candidate_scores(g, new, diagonal=diagonal)), X)
 
     def to_torch(self, candidates: Data = None) -> torch.nn.Module:
@@ -700,7 +694,7 @@ class StructuredPredictor(KernelLearner):
             return model.score_candidates(inputs, chosen).max(1) - each
 
         fits = self._fold_fits()
-        return fold_sets(fits, self._new_inputs(X, self.kernel_), coverage, behind, own)
+        return fold_sets(fits, self._new_inputs(X), coverage, behind, own)
 
     def _candidates(self) -> Data:
         """The candidates of the decoder, or the training outputs, equal ones once."""
@@ -790,7 +784,7 @@ class StructuredPredictor(KernelLearner):
 
         def distances(learner: Any, inputs: Data, rows: np.ndarray) -> np.ndarray:
             outputs = learner._new_outputs(take(fits.samples.y, torch.from_numpy(rows)), "y")
-            errors = learner.function_.squared_errors(learner._new_inputs(inputs, learner.kernel_), outputs)
+            errors = learner.function_.squared_errors(learner._new_inputs(inputs), outputs)
             return np.sqrt(plain(errors.clamp(min=0.0)))
 
         return plain(fits.of_held_out(distances))
@@ -836,7 +830,7 @@ class StructuredPredictor(KernelLearner):
             1 − Σ‖l(·, y_i) − g(x_i)‖² / Σ‖l(·, y_i) − mean‖²: 1 is perfect, 0 no better than the mean output. For a
             linear l it is scikit-learn's ``r2_score(..., multioutput="variance_weighted")`` of the undecoded vectors.
         """
-        X, new = self._new_inputs(X, self.kernel_), self._new_outputs(y, "y")
+        X, new = self._new_inputs(X), self._new_outputs(y, "y")
         check_lengths(count(X), count(new))
         if self.output_kernel_.domain == "gram":
             raise ValueError(
@@ -868,7 +862,7 @@ class StructuredPredictor(KernelLearner):
             raise ValueError("joint_kernel needs kernels that can be evaluated; a precomputed one cannot.")
         output, root, how = self.output_kernel_, self.system_.operator_root, self.system_.model.representation
         kernel = how.adapted(self.kernel_, repair=False)
-        one, two = (how.inputs(kernel, self._new_inputs(X, self.kernel_)) for X in (X1, X2))
+        one, two = (how.inputs(kernel, self._new_inputs(X)) for X in (X1, X2))
         left, right = self._new_outputs(Y1, "Y1"), self._new_outputs(Y2, "Y2")
         for X, Y in ((one, left), (two, right)):
             if count(X) != count(Y):

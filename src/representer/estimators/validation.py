@@ -385,14 +385,10 @@ def check_alpha(alpha: object, *, interpolates: bool = False) -> float | np.ndar
         return float(alpha)
     if interpolates and is_real(alpha) and alpha == 0:
         return 0.0
-    if isinstance(alpha, str):
-        if alpha == "auto":
-            return None
-        raise ValueError(
-            f"alpha must be a positive number, an array of candidates or 'auto'; got {argument_repr(alpha)}."
-        )
+    if isinstance(alpha, str) and alpha == "auto":
+        return None
     try:
-        if np.asarray(alpha).dtype.kind == "b":
+        if isinstance(alpha, str) or np.asarray(alpha).dtype.kind == "b":
             raise TypeError
         values = np.asarray(alpha, dtype=np.float64)
     except (TypeError, ValueError) as error:

@@ -71,7 +71,7 @@ class Explorer:
     def __init__(self, model: Any, X: Data = None, y: Data = None, *, shape: tuple[int, int] | None = None) -> None:
         own = X is None
         samples, kept = _kept(model)
-        inputs = kept if own else model._new_inputs(X, model._data_kernel())
+        inputs = kept if own else model._new_inputs(X)
         if inputs is None or (samples is not None and samples.pairwise and not own):
             raise ValueError(
                 f"This {type(model).__name__} keeps no training samples that can be shown. Give some: --data file on "
@@ -291,7 +291,7 @@ class Explorer:
         if not 0 <= like < self.n or not self.editable:
             raise ValueError("There is no such sample, or it cannot be edited.")
         X = self.drawings.read(edited, item_of(self.X, like))
-        checked = self.model._new_inputs(X, self.model._data_kernel())
+        checked = self.model._new_inputs(X)
         drawing = self.drawings.draw(item_of(checked, 0))
         return self._reasons(checked)[0] | {"drawing": drawing, "place": self.chart.place(checked)[0]}
 
