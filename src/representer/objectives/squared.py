@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from representer.objectives.base import (
     Objective,
     Targets,
     _ClosedForm,
+    columns,
     hilbert_targets,
     inner,
     positive_weights,
@@ -46,6 +47,8 @@ class SquaredLoss(Objective, ABC):
     """
 
     training: Tensor | None = None  # the rows that are fitted, if not all
+    # Is a constant that all targets share a matter of the intercept alone?
+    centres_targets: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -56,6 +59,11 @@ class SquaredLoss(Objective, ABC):
         intercept: bool = False,
         sample_weight: ArrayLike | None = None,
     ) -> None:
+        self.constant: Tensor | None = None  # what the intercept is beside that of the centred targets
+        if intercept and self.centres_targets and targets is not None:  # far from zero, squares would round
+            vectors = columns(targets)
+            self.constant = vectors.mean(0)
+            targets = vectors - self.constant
         self.targets = self._encoded(targets, target_gram)
         self.intercept = intercept
         self.sample_weight = positive_weights(sample_weight, len(self.targets.factor))
@@ -129,6 +137,8 @@ class SquaredLoss(Objective, ABC):
         if dual:  # before a score, which may leave less accurate solutions behind
             coefficients = _coefficients(system, training, solution, self.n)
             intercept = _intercept(system, training, self.n)
+            if intercept is not None and self.constant is not None:
+                intercept = intercept + self.constant.to(intercept)
         score = self._score(system, targets.factor, C, alpha)
         if gradient:
             matrix_gradient = system.gradient(score.left, C, score.weights, root=score.root)
@@ -250,6 +260,8 @@ class Interpolation(SquaredLoss):
         γ ≥ 0. If positive, a call needs ``points=``, the inner images z_i (..., n, D) behind K, through which
         the penalty is differentiated. ``evaluate`` gives tr(K⁻¹G) alone, which is all that depends on K.
     """
+
+    centres_targets = False  # equal targets are told apart by their size
 
     def __init__(
         self,
@@ -569,6 +581,11 @@ class OnFactor:
                 "small alpha."
             )
         self.objective = objective
+
+    @property
+    def intercept(self) -> bool:
+        """Has the function a constant that costs nothing?"""
+        return self.objective.intercept
 
     def evaluate(
         self, factor: Tensor, *, alpha: float | Tensor | None = None, gradient: bool = True, dual: bool = True
