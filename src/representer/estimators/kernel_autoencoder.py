@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, ClassVar, Self
@@ -480,6 +481,11 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         self.code_layer_ = code
         self.n_components_ = self._n_features_out = self.layers_[code].size
         self.statistics_, self.explained_variance_ratio_, self._bound_data = problem.judged(self.function_)
+
+    def _size_that_matters(self) -> float:
+        """The deviation of vectors around the origin of their space."""
+        around_origin = isinstance(self.space_, FeatureSpace) and self.space_.origin is not None
+        return math.sqrt(self.statistics_.variance) if around_origin else 0.0
 
     # -- the fitted functions -----------------------------------------------------------------------------------------
     @property

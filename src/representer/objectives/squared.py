@@ -62,7 +62,7 @@ class SquaredLoss(Objective, ABC):
         self.constant: Tensor | None = None  # what the intercept is beside that of the centred targets
         if intercept and self.centres_targets and targets is not None:  # far from zero, squares would round
             vectors = columns(targets)
-            self.constant = vectors.mean(0)
+            self.constant = vectors.median(0).values  # numbers of the data, whose differences are exact
             targets = vectors - self.constant
         self.targets = self._encoded(targets, target_gram)
         self.intercept = intercept

@@ -152,8 +152,8 @@ class FeatureSpace:
 
     @classmethod
     def around(cls, X: Tensor) -> FeatureSpace:
-        """The space with the mean of vectors as its origin."""
-        return cls(plain(X.mean(0), copy=True))
+        """The space with the medians of vectors as its origin: numbers of the data, whose differences are exact."""
+        return cls(plain(X.median(0).values, copy=True))
 
     def coordinates(self, X: Tensor, gram: Tensor | None = None) -> Tensor:
         """The differences of vectors from the origin."""
