@@ -179,10 +179,28 @@ def test_units_of_x_do_not_matter_to_the_median_heuristic(kernel, unit):
     assert_close(answers(other, Q * unit), answers(model, Q), 1e-8)
 
 
-@pytest.mark.parametrize("unit", [1e-100, 1e100])
-def test_units_of_x_do_not_matter_to_learned_lengthscales(unit):
-    model, other = (EmbeddingClassifier("rbf", random_state=0).fit(X * u, labels) for u in (1.0, unit))
+LEARNED = {
+    "embedding": (lambda: EmbeddingClassifier("rbf", random_state=0), labels),
+    "ridge": (lambda: OperatorRidge(Gaussian("auto"), random_state=0), y),
+    "ridge, a lengthscale a feature": (lambda: OperatorRidge(Laplacian("ard"), random_state=0), y),
+    "conditional": (lambda: ConditionalMeanEmbedding("rbf", "rbf"), y),
+}
+
+
+@pytest.mark.parametrize("unit", [2.0**-900, 2.0**-450, 1e-100, 1e100, 3e140, 2.0**900])
+@pytest.mark.parametrize("name", LEARNED)
+def test_units_of_x_do_not_matter_to_learned_lengthscales(name, unit):
+    make, target = LEARNED[name]
+    model, other = (make().fit(X * u, target) for u in (1.0, unit))
     assert_close(answers(other, Q * unit), answers(model, Q), 1e-6)
+
+
+@pytest.mark.parametrize("unit", [1e-300, 1e300])
+@pytest.mark.parametrize("name", LEARNED)
+def test_units_at_the_ends_of_the_range_of_numbers_are_refused_where_lengthscales_are_learned(name, unit):
+    make, target = LEARNED[name]
+    with pytest.raises(ValueError, match=r"lengthscale would start at .*StandardScaler"):
+        make().fit(X * unit, target)
 
 
 @pytest.mark.parametrize("unit", [2.0**-332, 2.0**-266, 2.0**332])

@@ -60,10 +60,8 @@ class SquaredLoss(Objective, ABC):
         sample_weight: ArrayLike | None = None,
     ) -> None:
         self.constant: Tensor | None = None  # what the intercept is beside that of the centred targets
-        if intercept and self.centres_targets and targets is not None:  # far from zero, squares would round
-            vectors = columns(targets)
-            self.constant = vectors.median(0).values  # numbers of the data, whose differences are exact
-            targets = vectors - self.constant
+        if intercept and self.centres_targets and targets is not None:
+            targets, self.constant = _near_zero(columns(targets))
         self.targets = self._encoded(targets, target_gram)
         self.intercept = intercept
         self.sample_weight = positive_weights(sample_weight, len(self.targets.factor))
@@ -148,6 +146,23 @@ class SquaredLoss(Objective, ABC):
             if score.diagonal is not None:
                 system.add_diagonal(matrix_gradient, score.diagonal)
         return Evaluation(score.value, matrix_gradient, alpha_gradient, coefficients, intercept)
+
+
+# Targets are far from zero if their median is so many times larger than all differences from it.
+FAR_TARGETS = 16.0
+
+
+def _near_zero(targets: Tensor) -> tuple[Tensor, Tensor | None]:
+    """The targets without what columns far from zero share, which squares would round, and this constant (p,).
+
+    It is a number of the data, from which differences are exact. None: no column is far from zero.
+    """
+    middle = targets.median(0).values
+    far = middle.abs() > FAR_TARGETS * (targets - middle).abs().amax(0)
+    if not bool(far.any()):
+        return targets, None
+    constant = middle * far
+    return targets - constant, constant
 
 
 def _coefficients(system: RidgeSystem, training: Targets, solution: Tensor, n: int) -> Tensor:
