@@ -43,6 +43,7 @@ SMOOTHER_ROWS = 1000  # evenly spaced samples that are left out to choose the wi
 
 # -- structured outputs -----------------------------------------------------------------------------------------------
 KNOWN_ROWS = 20_000  # random samples that kernels and decoders of an approximate fit see
+MEAN_ROWS = 10_000  # outputs whose mean stands for that of all in a score
 STRUCTURED_ROWS = 2000  # random samples on which an exact fit chooses its numbers; kernels are learned on half of them
 
 # -- embeddings -------------------------------------------------------------------------------------------------------
