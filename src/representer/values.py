@@ -75,6 +75,41 @@ class Positive:
 
 
 @dataclass(frozen=True)
+class Far(Positive):
+    """A positive number in units of data far from one: its logarithm is confined around where a search starts.
+
+    A start next to the ends of the floating-point range is refused. Confined, it would make all data equal, or unlike.
+
+    Parameters
+    ----------
+    first, last : float
+        The logarithms between which the search starts.
+    """
+
+    first: float = 0.0
+    last: float = 0.0
+
+    def _limits(self, dtype: torch.dtype) -> tuple[float, float]:
+        room, end = self._limit(dtype), 0.92 * math.log(torch.finfo(dtype).max)
+        return max(self.first - room, -end), min(self.last + room, end)
+
+    def value(self, raw: Tensor) -> Tensor:
+        """The value exp(raw), which is never 0 or infinite."""
+        return raw.clamp(*self._limits(raw.dtype)).exp()
+
+    def raw(self, value: Tensor) -> Tensor:
+        """The raw number log(value)."""
+        raw, (least, largest) = value.log(), self._limits(value.dtype)
+        if bool(((raw < least) | (raw > largest)).any()):
+            far = value.reshape(-1)[raw.abs().argmax()].item()
+            raise ValueError(
+                f"A learned lengthscale would start at {far:.1e}, as large as the differences of the data are, and "
+                f"numbers have no room beside it to be searched in. Scale X, for example by StandardScaler."
+            )
+        return raw
+
+
+@dataclass(frozen=True)
 class NonNegative(Positive):
     """A number of at least 0, whose learned values are positive."""
 

@@ -22,9 +22,10 @@ from representer import (
     OperatorRidge,
     StructuredPredictor,
 )
-from representer.approximation import Nystroem
+from representer.approximation import Nystroem, RandomFeatures
 from representer.kernels import Gaussian, Laplacian, Polynomial
 from representer.linalg import resources
+from representer.operators import CurlFree
 
 N_TRAIN = 400
 rng = np.random.default_rng(0)
@@ -79,6 +80,27 @@ MODELS: dict[str, tuple[Callable[[], Any], Callable[[Any, np.ndarray], Any]]] = 
         lambda m, Q: m.transform(Q),
     ),
 }
+# Gradients take longer than answers: these are asked about fewer rows only.
+GRADIENTS: dict[str, tuple[Callable[[], Any], Callable[[Any, np.ndarray], Any]]] = {
+    "ridge, sensitivity": (
+        lambda: OperatorRidge(Gaussian(1.0), alpha=1e-3).fit(X, np.c_[y, -y]),
+        lambda m, Q: m.sensitivity(Q),
+    ),
+    "coupled outputs, sensitivity": (
+        lambda: OperatorRidge(CurlFree(1.0), alpha=1e-3, fit_intercept=False).fit(X, X),
+        lambda m, Q: m.sensitivity(Q),
+    ),
+    "random features, sensitivity": (
+        lambda: OperatorRidge(Gaussian(1.0), alpha=1e-3, approximation=RandomFeatures(400), random_state=0).fit(X, y),
+        lambda m, Q: m.sensitivity(Q),
+    ),
+    "deep regressor, sensitivity": (
+        lambda: DeepKernelRegressor([Layer(Gaussian(1.0), 2, alpha=1e-2)], Laplacian(1.0), alpha=1e-2, **DEEP).fit(
+            X, y
+        ),
+        lambda m, Q: m.sensitivity(Q),
+    ),
+}
 
 
 def _peak_above_now(task: Callable[[], Any]) -> float:
@@ -95,9 +117,9 @@ def _peak_above_now(task: Callable[[], Any]) -> float:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", MODELS | GRADIENTS)
 def test_answers_take_less_than_a_matrix_of_all_rows(name, monkeypatch):
-    make, ask = MODELS[name]
+    make, ask = (MODELS | GRADIENTS)[name]
     model = make()
     ask(model, X[:50])  # what is computed once
     Q = np.random.default_rng(1).normal(size=(3000, 2))
@@ -105,6 +127,23 @@ def test_answers_take_less_than_a_matrix_of_all_rows(name, monkeypatch):
     with PeakMemory() as memory:
         ask(model, Q)
     assert 0 < memory.peak < 8 * len(Q) * N_TRAIN / 2
+
+
+def test_sensitivities_of_blocks_are_those_of_the_whole(monkeypatch):
+    model = OperatorRidge(Gaussian(1.0), alpha=1e-3).fit(X, np.c_[y, -y])
+    expected = model.sensitivity(X[:50])
+    monkeypatch.setattr(resources, "BLOCK_BYTES", 2**16)
+    np.testing.assert_allclose(model.sensitivity(X[:50]), expected, rtol=1e-9, atol=1e-12)
+    assert expected.shape == (50, 2, 2)
+
+
+def test_losses_of_pairs_take_a_few_numbers_a_pair():
+    model = StructuredPredictor(Gaussian(1.0), Gaussian(0.5), None, 1e-2).fit(X[:50], np.c_[y, -y][:50])
+    Y = np.random.default_rng(1).normal(size=(20_000, 2))
+    with PeakMemory() as memory:
+        losses = model.loss(Y, Y + 0.1)
+    np.testing.assert_allclose(losses, 2.0 - 2.0 * np.exp(-0.02 / (2 * 0.5**2)), rtol=1e-9)
+    assert memory.peak < 8 * 16 * len(Y)
 
 
 @pytest.mark.slow

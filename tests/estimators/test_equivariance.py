@@ -117,6 +117,60 @@ def test_the_origin_does_not_matter_to_stationary_kernels(name, offset):
     assert_close(answers(other, Q + offset), answers(model, Q), 1e-8)
 
 
+# Learners of vectors, of moved outputs, or with hyperparameters that the samples decide: what they are fitted to, and
+# what they say of points, at an offset. What they say in the space of the data is known to about 2⁻²² at 2³⁰.
+PAIRS = np.column_stack([y, -y])
+VECTORS = {"alpha": 1e-2, "encoder_alpha": 1e-2, **DEEP}
+MOVED = {
+    "autoencoder": (lambda: KernelAutoencoder(1, "rbf", "rbf", **VECTORS), None, 1e-8),
+    "autoencoder, learned": (lambda: KernelAutoencoder(1, **DEEP), None, 1e-8),
+    "autoencoder, landmarks": (
+        lambda: KernelAutoencoder(1, "rbf", "rbf", approximation=Nystroem(10), **VECTORS),
+        None,
+        1e-8,
+    ),
+    "autoencoder, a share": (lambda: KernelAutoencoder(0.6, "rbf", "rbf", **VECTORS), None, 1e-8),
+    "embedding, searched": (lambda: EmbeddingClassifier("rbf", random_state=0), labels, 1e-8),
+    "ridge, searched": (lambda: OperatorRidge("rbf", random_state=0), y, 1e-8),
+    "deep regressor": (
+        lambda: DeepKernelRegressor([Layer(Gaussian(2.0), 2, alpha=1e-2)], Laplacian(1.0), alpha=1e-3, **DEEP),
+        "y",
+        1e-6,
+    ),
+    "conditional": (lambda: ConditionalMeanEmbedding("rbf", "rbf"), "y", 1e-6),
+    "structured": (lambda: StructuredPredictor("rbf", "rbf", decoder="gradient", random_state=0), "pairs", 1e-6),
+}
+
+
+def moved_fit(name: str, offset: float):
+    make, target, _ = MOVED[name]
+    target = {"y": y + offset, "pairs": PAIRS + offset}[target] if isinstance(target, str) else target
+    return fitted(make(), X + offset, target)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore:.*far from zero")
+@pytest.mark.parametrize("name", MOVED)
+def test_the_origin_does_not_matter_to_what_is_learned_or_reconstructed(name):
+    _, target, tolerance = MOVED[name]
+    model, other = moved_fit(name, 0.0), moved_fit(name, 2.0**30)
+    shift = 2.0**30 if isinstance(target, str) else 0.0
+    assert_close(answers(other, Q + 2.0**30) - shift, answers(model, Q), tolerance)
+    if isinstance(model, KernelAutoencoder):
+        assert_close(other.reconstruction_error(Q + 2.0**30), model.reconstruction_error(Q), 1e-8)
+        assert_close(other.reconstruct(Q + 2.0**30) - 2.0**30, model.reconstruct(Q), 1e-6)
+        assert_close(other.intercept_ - 2.0**30, model.intercept_, 1e-6)
+        assert other.score(X + 2.0**30) == pytest.approx(model.score(X), abs=1e-8)
+        assert other.explained_variance_ratio_ == pytest.approx(model.score(X), abs=1e-8)
+
+
+@pytest.mark.parametrize("preimage", ["ridge", "gradient"])
+def test_the_origin_does_not_matter_to_data_that_levels_make(preimage):
+    kernels = [Gaussian(2.0), Gaussian(1.0)]
+    at = {c: DeepKernelPCA([3, 2], kernels, preimage=preimage, random_state=0).fit(X + c) for c in (0.0, 2.0**30)}
+    moved = [model.reconstruct(Q + c) - c for c, model in at.items()]
+    assert_close(moved[1], moved[0], 1e-6)
+
+
 @pytest.mark.parametrize("unit", [1e-163, 1e-100, 1e100, 1e150])
 @pytest.mark.parametrize("kernel", ["rbf", "laplacian"])
 def test_units_of_x_do_not_matter_to_the_median_heuristic(kernel, unit):
@@ -125,10 +179,28 @@ def test_units_of_x_do_not_matter_to_the_median_heuristic(kernel, unit):
     assert_close(answers(other, Q * unit), answers(model, Q), 1e-8)
 
 
-@pytest.mark.parametrize("unit", [1e-100, 1e100])
-def test_units_of_x_do_not_matter_to_learned_lengthscales(unit):
-    model, other = (EmbeddingClassifier("rbf", random_state=0).fit(X * u, labels) for u in (1.0, unit))
+LEARNED = {
+    "embedding": (lambda: EmbeddingClassifier("rbf", random_state=0), labels),
+    "ridge": (lambda: OperatorRidge(Gaussian("auto"), random_state=0), y),
+    "ridge, a lengthscale a feature": (lambda: OperatorRidge(Laplacian("ard"), random_state=0), y),
+    "conditional": (lambda: ConditionalMeanEmbedding("rbf", "rbf"), y),
+}
+
+
+@pytest.mark.parametrize("unit", [2.0**-900, 2.0**-450, 1e-100, 1e100, 3e140, 2.0**900])
+@pytest.mark.parametrize("name", LEARNED)
+def test_units_of_x_do_not_matter_to_learned_lengthscales(name, unit):
+    make, target = LEARNED[name]
+    model, other = (make().fit(X * u, target) for u in (1.0, unit))
     assert_close(answers(other, Q * unit), answers(model, Q), 1e-6)
+
+
+@pytest.mark.parametrize("unit", [1e-300, 1e300])
+@pytest.mark.parametrize("name", LEARNED)
+def test_units_at_the_ends_of_the_range_of_numbers_are_refused_where_lengthscales_are_learned(name, unit):
+    make, target = LEARNED[name]
+    with pytest.raises(ValueError, match=r"lengthscale would start at .*StandardScaler"):
+        make().fit(X * unit, target)
 
 
 @pytest.mark.parametrize("unit", [2.0**-332, 2.0**-266, 2.0**332])

@@ -847,3 +847,27 @@ def test_norm_bounds_hold_for_landmarks_strings_and_labels(curve):
     for model in models:
         assert (np.array(model.layer_norms_) <= 1.0 + 1e-6).all()
     assert [model.layer_norms_[-1] for model in models[:2]] == pytest.approx([1.0, 1.0])
+
+
+def test_a_missing_label_takes_no_constant_from_decoders_on_landmarks() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2)) + 5.0
+    y = X[:, 0].copy()
+    options = {"alpha": 1e-3, "encoder_alpha": 1e-3, "supervision": 0.1, "max_iter": 5, "n_restarts": 1}
+    options |= {"approximation": Nystroem(20), "random_state": 0}
+    scores = []
+    for missing in (0, 1):
+        y[:missing] = np.nan
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            scores.append(KernelAutoencoder(1, "rbf", "rbf", **options).fit(X, y).score(X))
+    assert scores[1] == pytest.approx(scores[0], abs=0.05)
+
+
+def test_vectors_that_hardly_vary_beside_their_size_have_a_score() -> None:
+    X = 1e6 + 1e-3 * np.random.default_rng(0).normal(size=(40, 2))
+    model = KernelAutoencoder(1, "rbf", "rbf", alpha=1e-2, encoder_alpha=1e-8, max_iter=20, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        score = model.fit(X).score(X)
+    assert 0.1 < score < 0.999

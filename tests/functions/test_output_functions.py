@@ -12,8 +12,10 @@ import torch
 from representer import ConditionalMeanEmbedding, StructuredPredictor
 from representer.approximation import Nystroem
 from representer.functions.conditional import bandwidths, best_bandwidth
-from representer.kernels import Gaussian, Spectrum
+from representer.functions.embedding import scatter
+from representer.kernels import Gaussian, Kernel, Linear, Polynomial, Spectrum
 from representer.linalg import resources as memory
+from representer.samples import rows as limits
 
 ANSWERS: dict[str, dict[str, tuple[Any, ...]]] = {
     "StructuredPredictor": {
@@ -100,3 +102,35 @@ def test_units_of_the_targets_are_those_of_a_bandwidth(power: int, rng: np.rando
     assert other == pytest.approx(unit * width, rel=1e-9)
     torch.testing.assert_close(others, densities - math.log(unit))
     torch.testing.assert_close(bandwidths(weights, unit * Y) / unit, bandwidths(weights, Y))
+
+
+@pytest.mark.parametrize("kernel", [Linear(), 2.0 * Polynomial(2), Gaussian(0.7)], ids=repr)
+def test_the_scatter_of_outputs_is_that_of_their_gram_matrix(kernel: Kernel) -> None:
+    Y = torch.from_numpy(np.random.default_rng(0).normal(size=(60, 2)))
+    gram = kernel._gram(Y, None)
+    total, _ = scatter(kernel, Y)
+    torch.testing.assert_close(total, gram.trace() - gram.mean() * len(Y))
+
+
+def test_the_scatter_of_linear_outputs_far_from_zero_does_not_cancel() -> None:
+    Y = torch.from_numpy(np.random.default_rng(0).integers(0, 2**20, (60, 2)) / 2**20)
+    total, rounding = scatter(Linear(), Y + 2.0**30)
+    torch.testing.assert_close(total, scatter(Linear(), Y)[0], rtol=1e-7, atol=0.0)
+    assert rounding < total
+
+
+def test_the_scatter_of_many_outputs_takes_time_in_proportion(monkeypatch: pytest.MonkeyPatch) -> None:
+    Y = torch.from_numpy(np.random.default_rng(0).normal(size=(2000, 2)))
+    exact = scatter(Gaussian(0.7), Y)[0]
+    monkeypatch.setattr(limits, "MEAN_ROWS", 200)
+    entries = []
+    whole = Gaussian._gram
+
+    def counted(self: Gaussian, X: torch.Tensor, Z: torch.Tensor | None) -> torch.Tensor:
+        gram = whole(self, X, Z)
+        entries.append(gram.numel())
+        return gram
+
+    monkeypatch.setattr(Gaussian, "_gram", counted)
+    torch.testing.assert_close(scatter(Gaussian(0.7), Y)[0], exact, rtol=2e-3, atol=0.0)
+    assert sum(entries) <= 200 * 2200

@@ -33,6 +33,14 @@ def test_rounding_makes_no_difference_and_minus_zero_is_zero():
     assert len(np.unique(equal_rows(ROWS[:1] + 1e-6 * np.arange(9)[:, None]))) == 9
 
 
+def test_an_origin_far_away_makes_no_rows_equal():
+    points = RNG.integers(0, 2**20, (200, 1)) / 2**20
+    points[::7] = points[0]
+    expected = points == points.T
+    for offset in (0.0, 2.0**10, 2.0**24, -(2.0**24)):
+        np.testing.assert_array_equal(together(equal_rows(points + offset)), expected)
+
+
 def together_rows() -> np.ndarray:
     return np.array([[np.array_equal(a, b) for b in ROWS] for a in ROWS])
 

@@ -495,10 +495,13 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         function = getattr(self, "function_", None) or getattr(self, "features_", None)
         is_stated = isinstance(getattr(self, "alpha", 0.0), int | float)
         learned = None if is_stated else float(np.max(getattr(self, "alpha_", 0.0)))
-        size = 1.0 if hasattr(self, "classes_") else 0.0  # classes are targets of zeros and ones
-        reason = lost_digits(function, X, notes, self.dtype, learned=learned, size=size)
+        reason = lost_digits(function, X, notes, self.dtype, learned=learned, size=self._size_that_matters())
         if reason is not None:
             warn(reason, NumericalWarning)
+
+    def _size_that_matters(self) -> float:
+        """The size below which values of the fitted function say nothing: classes are targets of zeros and ones."""
+        return 1.0 if hasattr(self, "classes_") else 0.0
 
     def _keep_record(self, record: FitRecord, *, more: bool) -> None:
         """Keep what is known of a fit, or of all batches up to this one."""

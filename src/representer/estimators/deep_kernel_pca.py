@@ -563,17 +563,21 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         return LevelPreimages(self.function_, self.preimage, self._by_ridge, self.decoder_)(codes, level)
 
     def _by_ridge(self, level: int, codes: np.ndarray) -> np.ndarray:
-        """Inputs of a level by the function of components of least leave-one-out error, fitted when first needed."""
+        """Inputs of a level by the function of components of least leave-one-out error, fitted when first needed.
+
+        Components have no origin that inputs would share: the data are taken around their mean.
+        """
         ridges: dict[int, OperatorRidge] = self.__dict__.setdefault("_cached_ridges", {})
-        H = self.function_.hidden[level]
+        H, inputs = self.function_.hidden[level], self.function_.hidden[level - 1] if level else self.X_fit_
+        origin, middle = (0.0, 0.0) if level else (inputs[0], (inputs - inputs[0]).mean(0))
         unit = len(H) ** 0.5  # On this scale the components of the training samples have unit size.
         if level not in ridges:
             landmarks = Nystroem(RIDGE_LANDMARKS) if len(H) > EXACT_RIDGE else None
             ridge = OperatorRidge(
                 Gaussian("auto"), fit_intercept=False, approximation=landmarks, random_state=0, device=self.device
             )
-            ridges[level] = ridge.fit(unit * H, self.function_.hidden[level - 1] if level else self.X_fit_)
-        return ridges[level].predict(unit * codes)
+            ridges[level] = ridge.fit(unit * H, inputs - origin - middle)
+        return ridges[level].predict(unit * codes) + middle + origin
 
     # -- analysis -----------------------------------------------------------------------------------------------------
     def score(self, X: Data, y: object = None) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, ClassVar, Self
@@ -145,7 +146,8 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
     Attributes
     ----------
     function_ : Composed
-        The fitted f_L ∘ … ∘ f_1, with values in coordinates of the target space.
+        The fitted f_L ∘ … ∘ f_1, with values in coordinates of the target space: of vectors, their differences from
+        ``space_.origin``, unless that is None.
     space_ : FeatureSpace or StoredSpace
         The target space.
     statistics_ : TargetStatistics
@@ -172,7 +174,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
     dual_coef_ : ndarray of shape (n_anchors, n_coordinates)
         The decoder's coefficients on the codes of the training samples (or landmarks).
     intercept_ : ndarray of shape (n_coordinates,)
-        The constant around which reconstructions vary.
+        The constant around which reconstructions vary: that of ``function_``, moved by the ``origin`` of ``space_``.
     objective_value_, criterion_value_ : float
         The objective at the end; the error that chose the hyperparameters (None if nothing was chosen).
     history_, search_history_ : list of HistoryEntry
@@ -217,6 +219,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
     list_arguments = ("n_components",)
     function_: Composed
     alpha_: float
+    intercept_: np.ndarray
     supervision_: float
     criterion_value_: float | None
     layer_norms_: list[float]
@@ -473,9 +476,16 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         self.kernel_ = self.layers_[0].kernel
         self.target_kernel_ = space.kernel if isinstance(space, KernelSpace) else None
         self.space_ = space.stored(self._representation(problem.data))
+        if isinstance(space, FeatureSpace):
+            self.intercept_ = plain(space.vectors(torch.as_tensor(self.intercept_)))
         self.code_layer_ = code
         self.n_components_ = self._n_features_out = self.layers_[code].size
         self.statistics_, self.explained_variance_ratio_, self._bound_data = problem.judged(self.function_)
+
+    def _size_that_matters(self) -> float:
+        """The deviation of vectors around the origin of their space."""
+        around_origin = isinstance(self.space_, FeatureSpace) and self.space_.origin is not None
+        return math.sqrt(self.statistics_.variance) if around_origin else 0.0
 
     # -- the fitted functions -----------------------------------------------------------------------------------------
     @property
@@ -618,7 +628,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
                     "candidates= are for reconstructions in an RKHS; these are vectors, which the decoder gives by "
                     "itself. Leave candidates=None, or fit with target='kernel'."
                 )
-            return plain(values)
+            return plain(self._space.vectors(values))
         objects = self._preimage(values, candidates, diagonal)
         library = frame_library(candidates) or self._frame_library
         return as_frame(objects, library) if library is not None and is_frame(objects) else objects
@@ -691,7 +701,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
             centre = self._representation().tensor(statistics.centre)
             variance = self._space.squared_distances(X, centre[None], norms).mean().item()
         distortion = self._distortion(X, norms).mean().item()
-        return explained(distortion, variance, norms.abs().mean().item(), norms.dtype)
+        return explained(self._space, distortion, variance, norms)
 
     def generalization_bound(self, delta: float = 0.05) -> GeneralizationBound:
         """Excess distortion on new data that theorem 5 of the paper allows, up to its unknown constant C₀.

@@ -18,10 +18,13 @@ from representer.kernels import Kernel, as_kernel
 from representer.linalg import row_blocks
 from representer.operators import Representation
 from representer.samples import Data, count, plain, same_features, take
+from representer.samples import rows as limits
 from representer.values import is_count
 
 # l(y, y') of pairs is the diagonal of a Gram matrix of so many of them at once.
 PAIRS = 64
+# The rounding of a sum of squared differences from a mean, in squared units of that of the features.
+ROUNDED_FEATURES = 64.0
 
 
 @dataclass(frozen=True)
@@ -114,12 +117,53 @@ class Embedding:
 
 def squared_distances(kernel: Kernel, one: object, two: object) -> Tensor:
     """‖φ(y_i) − φ(y'_i)‖² of pairs of prepared samples, (n,)."""
-    cross = []
+    squares = kernel._diag(one) + kernel._diag(two)
     for start in range(0, count(one), PAIRS):
         rows = torch.arange(start, min(start + PAIRS, count(one)))
-        cross.append(kernel._gram(take(one, rows), take(two, rows)).diagonal())
-    squares = kernel._diag(one) + kernel._diag(two) - 2.0 * torch.cat(cross)
-    return squares.clamp(min=0.0)
+        squares[rows] -= 2.0 * kernel._gram(take(one, rows), take(two, rows)).diagonal()
+    return squares.clamp_(min=0.0)
+
+
+def scatter(kernel: Kernel, Y: Data) -> tuple[Tensor, Tensor]:
+    """The sum Σ‖φ(y_i) − mean‖² over prepared samples, and how much of it rounding may be.
+
+    Explicit features have a mean. Otherwise ‖mean‖² is a double sum, over all pairs of up to ``rows.MEAN_ROWS``
+    samples; the mean of more is that of as many random ones, which adds one part in so many to the sum on average, and
+    that part is taken off again.
+    """
+    norms, n = kernel._diag(Y).sum(), count(Y)
+    eps, m = torch.finfo(norms.dtype).eps, kernel.n_features(Y)
+    if m is not None and m <= n:
+        return _feature_scatter(kernel, Y, m).to(norms), ROUNDED_FEATURES * eps**2 * norms
+    size = min(n, limits.MEAN_ROWS)
+    some = Y if size == n else take(Y, torch.from_numpy(limits.sample_rows(n, size, seed=0)))
+
+    def similarities(Z: Data) -> Tensor:
+        """Σ_ij k(z_i, y_j) / size over some samples y_j."""
+        blocks = row_blocks(count(Z), 2 * size * norms.element_size())
+        return sum((kernel._gram(Z[rows], some).sum() for rows in blocks), norms.new_zeros(())) / size
+
+    inner = similarities(some)
+    total = norms - inner if size == n else norms - 2.0 * similarities(Y) + n / size * inner
+    return total / (1.0 + 1.0 / size - 1.0 / n), n * eps * norms
+
+
+def _feature_scatter(kernel: Kernel, Y: Data, m: int) -> Tensor:
+    """Σ‖φ(y_i) − mean‖² of samples with m explicit features, from differences that do not cancel."""
+
+    def features(Z: Data) -> Tensor:
+        values = kernel.features(Z)
+        assert values is not None  # the kernel has m
+        return values
+
+    origin = features(take(Y, torch.arange(1)))
+    middle, total = torch.zeros_like(origin), origin.new_zeros(())
+    blocks = list(row_blocks(count(Y), 4 * m * origin.element_size()))
+    for rows in blocks:
+        middle += (features(Y[rows]) - origin).sum(0) / count(Y)
+    for rows in blocks:
+        total += (features(Y[rows]) - origin - middle).square().sum()
+    return total
 
 
 def as_values(g: Any, samples: Any, like: Tensor) -> Tensor:
@@ -290,12 +334,7 @@ class OutputFunction(Function, ABC):
 
     def explained(self, X: Data, Y: Data) -> float:
         """R² in the RKHS: 1 − Σ‖φ(y_i) − g(x_i)‖² / Σ‖φ(y_i) − mean‖² for prepared outputs y_i of the inputs x_i."""
-        kernel, q = self.output_kernel, count(Y)
-        error, norms = self.squared_errors(X, Y).sum(), kernel._diag(Y).sum()
-        total = norms.clone()
-        for rows in row_blocks(q, 2 * q * norms.element_size()):
-            total -= kernel._gram(Y[rows], Y).sum() / q
-        rounding = q * torch.finfo(norms.dtype).eps * norms
+        error, (total, rounding) = self.squared_errors(X, Y).sum(), scatter(self.output_kernel, Y)
         return float(error <= rounding) if total <= rounding else 1.0 - float(error / total)
 
 

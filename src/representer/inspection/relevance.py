@@ -16,13 +16,17 @@ from torch import Tensor
 
 from representer.functions import Function, function_network
 from representer.kernels import Descriptors, Graph, Kernel, Molecule, Stack, as_graph, is_frame, is_graph, is_molecule
-from representer.operators import OperatorKernel, Representation
+from representer.linalg import by_rows
+from representer.operators import Decomposable, OperatorKernel, Representation
 from representer.samples import Data, Records, as_records, evenly_spaced, plain
 from representer.values import Value
 
 # Up to FEW_COLUMNS columns Shapley values are sums over all sets of columns; above, they are means over ORDERS orders,
 # half of them the reverse of the others.
 FEW_COLUMNS, ORDERS = 8, 32
+# Numbers that the gradient of a sum over anchors keeps for each of the anchors and coefficients, and how many times as
+# many for each feature of an explicit map.
+GRADIENT_NUMBERS, FEATURE_NUMBERS = 2, 4
 # The number of samples that stand for unknown columns.
 BACKGROUND = 20
 
@@ -32,7 +36,8 @@ def sensitivities(
 ) -> np.ndarray | list[np.ndarray]:
     """The gradients ∂f/∂x (n, d, p) at vectors; for objects, the effects (parts, p) of the parts of each."""
     if kernel.domain == "vectors" and isinstance(X, np.ndarray):
-        return gradients(function_network(function), how.tensor(X))
+        network, points = function_network(function), how.tensor(X)
+        return gradients(network, points, network_bytes(network, points))
     return _of_objects(function, X, kernel)
 
 
@@ -73,10 +78,10 @@ def _of_objects(function: Function, X: Data, kernel: Kernel | OperatorKernel | S
     return [removal_effects(lambda points: plain(function(points)), item, rest or []) for item, rest in pairs]
 
 
-def gradients(function: Callable[[Tensor], Tensor], X: Tensor) -> np.ndarray:
-    """The gradients ∂f_j/∂x (n, d, p) at vectors (n, d), by automatic differentiation.
+def gradients(function: Callable[[Tensor], Tensor], X: Tensor, bytes_per_row: int = 0) -> np.ndarray:
+    """The gradients ∂f_j/∂x (n, d, p) at vectors (n, d), by automatic differentiation in blocks of rows.
 
-    A row of f must depend on the same row of X only.
+    A row of f must depend on the same row of X only. What its gradient keeps for it takes ``bytes_per_row``.
 
     Examples
     --------
@@ -85,10 +90,28 @@ def gradients(function: Callable[[Tensor], Tensor], X: Tensor) -> np.ndarray:
     >>> gradients(lambda X: X**2, torch.tensor([[3.0], [4.0]])).tolist()
     [[[6.0]], [[8.0]]]
     """
-    X = X.detach().clone().requires_grad_()
-    values = function(X)
-    columns = [torch.autograd.grad(values[:, j].sum(), X, retain_graph=True)[0] for j in range(values.shape[1])]
-    return plain(torch.stack(columns, -1))
+
+    def of_rows(rows: slice) -> Tensor:
+        points = X[rows].detach().clone().requires_grad_()
+        values = function(points)
+        columns = [torch.autograd.grad(v.sum(), points, retain_graph=True)[0] for v in values.unbind(1)]
+        return torch.stack(columns, -1).flatten(1)
+
+    return plain(by_rows(of_rows, len(X), bytes_per_row)).reshape(*X.shape, -1)
+
+
+def network_bytes(network: torch.nn.Module, X: Tensor) -> int:
+    """What the gradient of a network keeps for a row of X: a few numbers for each anchor, landmark or feature.
+
+    Of kernels whose outputs are coupled it keeps a matrix for each of them.
+    """
+    numbers = 0
+    for module in network.modules():
+        tensors = [t for t in (*module.parameters(recurse=False), *module.buffers(recurse=False)) if t.ndim]
+        terms = sum(map(len, tensors)) + FEATURE_NUMBERS * getattr(getattr(module, "features", None), "n_features", 0)
+        coupled = any(not isinstance(kernel, Decomposable) for kernel in getattr(module, "kernels", ()))
+        numbers += terms * max(t.shape[-1] for t in tensors) ** 2 if coupled else terms
+    return GRADIENT_NUMBERS * numbers * X.element_size()
 
 
 # -- parts of objects -------------------------------------------------------------------------------------------------

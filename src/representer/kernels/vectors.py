@@ -21,12 +21,15 @@ from representer.linalg import combine, empty_matrix, power_of_two
 from representer.samples import Data, as_vectors
 from representer.values import (
     COUNT,
+    Constraint,
+    Far,
     Hyperparameter,
     NonNegative,
     Positive,
     Rule,
     Setting,
     Word,
+    as_tensor,
     is_real,
     number,
     per_row,
@@ -223,10 +226,15 @@ MIDDLE_ROWS = 64
 FAR = 1e4
 
 
+# Lengths have room for sums of single squares. One whose absolute logarithm exceeds this is in the units of data far
+# from 1.
+LENGTH_POWER, FAR_LENGTH = 0.6, 20.0
+
+
 def _lengthscale(median: Word) -> Hyperparameter:
     """A lengthscale whose words start from a median distance."""
     words = {"median": median, "auto": Word(median.value, learned=True), "ard": Word(ard_lengthscales, learned=True)}
-    return Hyperparameter(Positive(power=0.6), words)
+    return Hyperparameter(Positive(LENGTH_POWER), words)
 
 
 EUCLIDEAN = _lengthscale(Word(median_distance))
@@ -244,6 +252,16 @@ class Stationary(Kernel, ABC):
     block_rows: ClassVar[int] = LARGE_BLOCK
     rounds_diagonal: ClassVar[bool] = False  # does k(x, x), from inner products, miss 1 by rounding?
     lengthscale: Setting
+
+    def constraints(self) -> dict[str, Constraint]:
+        """The constraint of every hyperparameter; that of a length far from 1 is around where it stands."""
+        constraints = super().constraints()
+        if not isinstance(self.lengthscale, str):
+            logs = as_tensor(self.lengthscale).detach().log()
+            first, last = logs.min().item(), logs.max().item()
+            if max(-first, last) > FAR_LENGTH:
+                constraints["lengthscale"] = Far(LENGTH_POWER, first, last)
+        return constraints
 
     @abstractmethod
     def _pairs(self, left: Tensor, right: Tensor, out: Tensor | None) -> Tensor:

@@ -166,6 +166,8 @@ class Risk(SquaredLoss, ABC):
     accuracy at every evaluation.
     """
 
+    centres_targets = False  # they lie in a ball around zero, or are labels
+
     def __init__(
         self,
         targets: ArrayLike,

@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from representer.objectives.base import (
     Objective,
     Targets,
     _ClosedForm,
+    columns,
     hilbert_targets,
     inner,
     positive_weights,
@@ -46,6 +47,8 @@ class SquaredLoss(Objective, ABC):
     """
 
     training: Tensor | None = None  # the rows that are fitted, if not all
+    # Is a constant that all targets share a matter of the intercept alone?
+    centres_targets: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -56,6 +59,9 @@ class SquaredLoss(Objective, ABC):
         intercept: bool = False,
         sample_weight: ArrayLike | None = None,
     ) -> None:
+        self.constant: Tensor | None = None  # what the intercept is beside that of the centred targets
+        if intercept and self.centres_targets and targets is not None:
+            targets, self.constant = _near_zero(columns(targets))
         self.targets = self._encoded(targets, target_gram)
         self.intercept = intercept
         self.sample_weight = positive_weights(sample_weight, len(self.targets.factor))
@@ -129,6 +135,8 @@ class SquaredLoss(Objective, ABC):
         if dual:  # before a score, which may leave less accurate solutions behind
             coefficients = _coefficients(system, training, solution, self.n)
             intercept = _intercept(system, training, self.n)
+            if intercept is not None and self.constant is not None:
+                intercept = intercept + self.constant.to(intercept)
         score = self._score(system, targets.factor, C, alpha)
         if gradient:
             matrix_gradient = system.gradient(score.left, C, score.weights, root=score.root)
@@ -138,6 +146,23 @@ class SquaredLoss(Objective, ABC):
             if score.diagonal is not None:
                 system.add_diagonal(matrix_gradient, score.diagonal)
         return Evaluation(score.value, matrix_gradient, alpha_gradient, coefficients, intercept)
+
+
+# Targets are far from zero if their median is so many times larger than all differences from it.
+FAR_TARGETS = 16.0
+
+
+def _near_zero(targets: Tensor) -> tuple[Tensor, Tensor | None]:
+    """The targets without what columns far from zero share, which squares would round, and this constant (p,).
+
+    It is a number of the data, from which differences are exact. None: no column is far from zero.
+    """
+    middle = targets.median(0).values
+    far = middle.abs() > FAR_TARGETS * (targets - middle).abs().amax(0)
+    if not bool(far.any()):
+        return targets, None
+    constant = middle * far
+    return targets - constant, constant
 
 
 def _coefficients(system: RidgeSystem, training: Targets, solution: Tensor, n: int) -> Tensor:
@@ -250,6 +275,8 @@ class Interpolation(SquaredLoss):
         γ ≥ 0. If positive, a call needs ``points=``, the inner images z_i (..., n, D) behind K, through which
         the penalty is differentiated. ``evaluate`` gives tr(K⁻¹G) alone, which is all that depends on K.
     """
+
+    centres_targets = False  # equal targets are told apart by their size
 
     def __init__(
         self,
@@ -569,6 +596,11 @@ class OnFactor:
                 "small alpha."
             )
         self.objective = objective
+
+    @property
+    def intercept(self) -> bool:
+        """Has the function a constant that costs nothing?"""
+        return self.objective.intercept
 
     def evaluate(
         self, factor: Tensor, *, alpha: float | Tensor | None = None, gradient: bool = True, dual: bool = True

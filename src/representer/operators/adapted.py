@@ -276,7 +276,7 @@ def _equal_objects(kernel: Kernel, X: Data) -> np.ndarray:
     with torch.no_grad():
         kernel = kernel._resolve(X)
         similarities = X[:, anchors] if kernel.domain == "gram" else kernel._gram(X, take(X, torch.from_numpy(anchors)))
-        numbers = equal_rows(plain(similarities))
+        numbers = equal_rows(plain(similarities), far=False)
         _, members, sizes = np.unique(numbers, return_inverse=True, return_counts=True)
         alike = np.argsort(members, kind="stable")
         for rows in np.split(alike, np.cumsum(sizes)[:-1]):

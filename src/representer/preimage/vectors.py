@@ -252,8 +252,12 @@ def refined(
     >>> refined(lambda X: (X - 2.0).square().sum(-1), torch.zeros(1, 1, dtype=torch.float64)).round().tolist()
     [[2.0]]
     """
-    objective = with_gradient(lambda points: distance(unit * points.reshape(start.shape)).sum().reshape(1))
-    return unit * lbfgs(objective, (start / unit).reshape(1, -1), max_iter=max_iter, tol=tol).point.reshape(start.shape)
+
+    def moved(steps: Tensor) -> Tensor:
+        return start + unit * steps.reshape(start.shape)
+
+    objective = with_gradient(lambda steps: distance(moved(steps)).sum().reshape(1))
+    return moved(lbfgs(objective, start.new_zeros(1, start.numel()), max_iter=max_iter, tol=tol).point)
 
 
 # A step is halved at most this often, until it is below the digits of a double.

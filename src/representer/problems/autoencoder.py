@@ -37,6 +37,8 @@ from representer.values import is_real
 SOME_CODES = 500
 # The penalties with which words in kernels are decided where norms are bounded.
 FIRST_PENALTY = 1e-3
+# The rounding of a mean of vectors, squared, in units of the rounding of one coordinate.
+ROUNDED_COORDINATES = 64.0
 # What bounds of norms may be: their squares, and the multipliers that belong to them, are numbers of double precision.
 NORM_BOUNDS = (1e-100, 1e100)
 
@@ -138,11 +140,28 @@ def estimated_bound(functions: Sequence[Expansion], data: BoundData | None, delt
 
 @dataclass(frozen=True)
 class FeatureSpace:
-    """ℝᵈ: vectors are their own coordinates."""
+    """ℝᵈ: the coordinates of vectors are their differences from a point.
+
+    Parameters
+    ----------
+    origin : array (d,) or None
+        That point; None for zero. Near the data, differences keep the digits that coordinates far from zero would lose.
+    """
+
+    origin: np.ndarray | None = None
+
+    @classmethod
+    def around(cls, X: Tensor) -> FeatureSpace:
+        """The space with the medians of vectors as its origin: numbers of the data, whose differences are exact."""
+        return cls(plain(X.median(0).values, copy=True))
 
     def coordinates(self, X: Tensor, gram: Tensor | None = None) -> Tensor:
-        """The vectors X, which are their own coordinates."""
-        return X
+        """The differences of vectors from the origin."""
+        return X if self.origin is None else X - torch.as_tensor(self.origin).to(X)
+
+    def vectors(self, values: Tensor) -> Tensor:
+        """The vectors with these coordinates."""
+        return values if self.origin is None else values + torch.as_tensor(self.origin).to(values)
 
     def stored(self, representation: Representation) -> FeatureSpace:
         """The space as a learner keeps it."""
@@ -153,8 +172,13 @@ class FeatureSpace:
         return X.square().sum(-1)
 
     def squared_distances(self, X: Tensor, values: Tensor, norms: Tensor) -> Tensor:
-        """‖x − v‖², row by row, without cancellation."""
-        return (X - values).square().sum(-1)
+        """‖x − v‖² of vectors with these coordinates, row by row, without cancellation."""
+        return (self.coordinates(X) - values).square().sum(-1)
+
+    @staticmethod
+    def rounding(norm: float, eps: float) -> float:
+        """The squared distance that rounding makes of vectors with this squared norm."""
+        return ROUNDED_COORDINATES * eps**2 * norm
 
 
 @dataclass(frozen=True)
@@ -236,6 +260,11 @@ class KernelSpace:
         cross = (self.coordinates(X) * values).sum(-1)
         return norms - 2.0 * cross + values.square().sum(-1)
 
+    @staticmethod
+    def rounding(norm: float, eps: float) -> float:
+        """The squared distance that rounding makes of elements with this squared norm, which cancel."""
+        return eps * norm
+
     def weights(self, values: Tensor) -> Tensor:
         """The w of Σ_j w_j φ(p_j) that has these coordinates, (n, r)."""
         return torch.linalg.solve_triangular(self.cholesky.factor.mT, values.mT, upper=True).mT
@@ -307,10 +336,10 @@ class TargetStatistics:
         return cls(plain(centre, copy=True), mean, mean if constant else None, variance)
 
 
-def explained(distortion: float, variance: float, norm: float, dtype: torch.dtype) -> float:
-    """1 − distortion / variance; where there is no variance beyond the rounding of squared norms, 1 or 0."""
-    eps = torch.finfo(dtype).eps
-    if variance <= eps * norm:
+def explained(space: TargetSpace, distortion: float, variance: float, norms: Tensor) -> float:
+    """1 − distortion / variance; where there is no variance beyond rounding, 1 or 0. ``norms`` are those of samples."""
+    eps, norm = torch.finfo(norms.dtype).eps, norms.abs().mean().item()
+    if variance <= space.rounding(norm, eps):
         return 1.0 if distortion <= eps**0.5 * norm else 0.0
     return 1.0 - distortion / variance
 
@@ -469,7 +498,7 @@ class AutoencoderProblem(DeepRegression):
         scalar = kernel.kernel if isinstance(kernel, Decomposable) else None
         target = kernel_of_target(self.model.target, scalar, sparse=isinstance(data, SparseRows))
         if target is None:
-            return FeatureSpace()
+            return FeatureSpace.around(data) if self.model.loss.intercept else FeatureSpace()
         if target.domain != kernel.domain:
             raise ValueError(
                 f"The target kernel {target!r} takes {target.domain!r}, but the data are {kernel.domain!r} for "
@@ -606,8 +635,17 @@ class AutoencoderProblem(DeepRegression):
         else:
             solution, gap = self._finished_within_bounds(choice, inner)
         function = solution.function.first_columns(self.coordinates.shape[1])
+        if solution.outer is not None:  # sums over all samples are of the vectors themselves
+            function = self._around_origin(function)
         parts = {**vars(solution), "function": function, "norms": [*solution.norms[:-1], function.norm()]}
         return AutoencoderSolution(**parts, code_layer=code, collapsed=collapsed, optimality_gap=gap)
+
+    def _around_origin(self, function: Composed) -> Composed:
+        """A function with vectors as its values as one with their coordinates."""
+        assert isinstance(self.space, FeatureSpace)
+        if self.space.origin is None:
+            return function
+        return replace(function, outer=replace(function.outer, intercept=function.intercept - self.space.origin))
 
     def _bounded(self, problem: DeepProblem) -> BoundedProblem:
         """The problem of inner layers with bounds in the place of penalties."""
@@ -651,7 +689,7 @@ class AutoencoderProblem(DeepRegression):
             images.append(f(images[-1]))
         distortion = space.squared_distances(data, function.at_image(images[-1]), norms)
         distortion = distortion if weights is None else weights * distortion
-        share = explained(distortion.mean().item(), statistics.variance, norms.abs().mean().item(), norms.dtype)
+        share = explained(space, distortion.mean().item(), statistics.variance, norms)
         functions = [*inner, function.outer_expansion().loaded]
         return statistics, share, BoundData.of(functions, images, norms, self.coordinates.shape[1])
 

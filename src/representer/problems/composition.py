@@ -293,6 +293,13 @@ class DeepProblem:
         """The number of unknowns."""
         return 0 if self.chain is None else self.chain.size
 
+    @property
+    def mean_square(self) -> float:
+        """That of the targets; around their means, where an intercept meets these at no cost."""
+        intercept = all(getattr(block.fit, "intercept", False) for block in self.blocks)
+        Y = self.Y - self.Y.nanmean(0) if intercept else self.Y
+        return Y.square().nanmean().item()
+
     def at(self, composition: Composition) -> DeepProblem:
         """The same problem with other numbers for the hyperparameters."""
         new = copy.copy(self)
@@ -675,7 +682,7 @@ def minimise(
     """
     info = torch.finfo(starts.dtype)
     # Constant targets are met without error at no cost: what is then left of J is their rounding.
-    floor = (info.eps * problem.Y.square().nanmean().item()) or info.tiny
+    floor = (info.eps * problem.mean_square) or info.tiny
     unknown = starts.new_full((len(starts),), torch.nan)
     nowhere = OptimizeResult(starts[0], math.nan, unknown, False, "", 0, 0, False, [])
     try:

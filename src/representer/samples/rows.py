@@ -6,6 +6,7 @@ All numbers of rows in the library stand in the table below. They are read as at
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -42,6 +43,7 @@ SMOOTHER_ROWS = 1000  # evenly spaced samples that are left out to choose the wi
 
 # -- structured outputs -----------------------------------------------------------------------------------------------
 KNOWN_ROWS = 20_000  # random samples that kernels and decoders of an approximate fit see
+MEAN_ROWS = 10_000  # outputs whose mean stands for that of all in a score
 STRUCTURED_ROWS = 2000  # random samples on which an exact fit chooses its numbers; kernels are learned on half of them
 
 # -- embeddings -------------------------------------------------------------------------------------------------------
@@ -113,8 +115,9 @@ def sample_groups(groups: np.ndarray, size: int, seed: int) -> np.ndarray:
     return np.flatnonzero(drawn[members])
 
 
-# Rows are equal if their numbers agree in this many binary digits, which are about nine decimal ones.
-DIGITS = 30
+# Rows are equal if their numbers agree in this many binary digits, which are about nine decimal ones. In a column far
+# from zero these are digits of its spread, but not more of a number than the second, of which rounding leaves the most.
+DIGITS, MOST_DIGITS = 30, 46
 # With fewer distinct inputs, replicates are not left out together: without one of five levels of a factor, a fit would
 # know nothing about that level.
 LEAST_DISTINCT = 10
@@ -124,8 +127,10 @@ CONFIDENCE = 0.99
 LEAST_FREEDOM = 5
 
 
-def equal_rows(rows: np.ndarray | sparse.csr_array) -> np.ndarray:
+def equal_rows(rows: np.ndarray | sparse.csr_array, *, far: bool = True) -> np.ndarray:
     """Numbers (n,) of rows, the same for rows that are equal up to rounding.
+
+    With ``far``, dense columns far from zero, such as times in seconds, are compared beside their spread.
 
     Examples
     --------
@@ -134,17 +139,24 @@ def equal_rows(rows: np.ndarray | sparse.csr_array) -> np.ndarray:
     >>> equal_rows(np.array([[0.3, 1.0], [2.0, 0.0], [0.1 + 0.2, 1.0]])).tolist()
     [0, 1, 0]
     """
-    keys = _sparse_keys(rows) if sparse.issparse(rows) else _dense_keys(np.asarray(rows))
+    keys = _sparse_keys(rows) if sparse.issparse(rows) else _dense_keys(np.asarray(rows), far)
     _, first, numbers = np.unique(keys, return_index=True, return_inverse=True)
     return first[numbers]
 
 
-def _dense_keys(rows: np.ndarray) -> np.ndarray:
+def _dense_keys(rows: np.ndarray, far: bool) -> np.ndarray:
     """A hash of each row."""
     keys = np.zeros(len(rows), dtype=np.uint64)
     for j, column in enumerate(rows.reshape(len(rows), -1).T):
-        keys += sampling_keys(_rounded_bits(column), j)
+        keys += sampling_keys(_rounded_bits(column, _spread(column) if far else math.inf), j)
     return keys
+
+
+def _spread(column: np.ndarray) -> float:
+    """Half the distance of the largest from the smallest number; infinite where no two differ."""
+    numbers = column[np.isfinite(column)]
+    half = 0.5 * float(numbers.max()) - 0.5 * float(numbers.min()) if len(numbers) else 0.0
+    return half if half > 0 else math.inf
 
 
 def _sparse_keys(rows: sparse.csr_array) -> np.ndarray:
@@ -158,10 +170,11 @@ def _sparse_keys(rows: sparse.csr_array) -> np.ndarray:
     return keys
 
 
-def _rounded_bits(values: np.ndarray) -> np.ndarray:
-    """The bits of numbers, rounded to ``DIGITS`` binary digits."""
+def _rounded_bits(values: np.ndarray, spread: float = math.inf) -> np.ndarray:
+    """The bits of numbers, rounded to ``DIGITS`` binary digits, or so many of a smaller spread."""
     mantissa, exponent = np.frexp(np.asarray(values, dtype=np.float64))
-    rounded = np.ldexp(np.round(np.ldexp(mantissa, DIGITS)), exponent - DIGITS) + 0.0  # minus zero is zero
+    digits = DIGITS if spread == math.inf else DIGITS + (exponent - math.frexp(spread)[1]).clip(0, MOST_DIGITS - DIGITS)
+    rounded = np.ldexp(np.round(np.ldexp(mantissa, digits)), exponent - digits) + 0.0  # minus zero is zero
     return rounded.view(np.uint64)
 
 
