@@ -253,7 +253,8 @@ def refined(
     [[2.0]]
     """
     objective = with_gradient(lambda points: distance(unit * points.reshape(start.shape)).sum().reshape(1))
-    return unit * lbfgs(objective, (start / unit).reshape(1, -1), max_iter=max_iter, tol=tol).point.reshape(start.shape)
+    result = lbfgs(objective, (start / unit).reshape(1, -1), max_iter=max_iter, tol=tol)
+    return unit * result.completed().point.reshape(start.shape)
 
 
 # A step is halved at most this often, until it is below the digits of a double.
@@ -356,8 +357,9 @@ class Gradient(Climb):
 
         labelled = torch.cat([starts / unit, rows[:, None].to(starts)], -1)
         result = lbfgs(with_gradient(distance), labelled, max_iter=self.max_iter, tol=self.tol, race=False)
-        assert result.points is not None
-        return unit * result.points[:, :-1]
+        points = result.completed().points
+        assert points is not None
+        return unit * points[:, :-1]
 
 
 class FixedPoint(Climb):
