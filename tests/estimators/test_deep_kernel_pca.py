@@ -1037,3 +1037,14 @@ def test_an_interrupted_search_says_so(rng, monkeypatch, at_rounding):
     with pytest.warns(ConvergenceWarning, match="interrupted: the best point so far is kept"):
         model = DeepKernelPCA((2, 1), tol=1e-14).fit(rng.standard_normal((20, 2)))
     assert model.n_iter_ == 0
+
+
+def test_an_interrupt_between_two_methods_keeps_what_the_first_has_found(rng, monkeypatch):
+    def ascent(*arguments):
+        raise KeyboardInterrupt
+        yield
+
+    monkeypatch.setattr(levels, "ascent", ascent)
+    with pytest.warns(ConvergenceWarning, match="interrupted: the best point so far is kept"):
+        model = DeepKernelPCA((2, 1), max_iter=1, tol=1e-14).fit(rng.standard_normal((20, 2)))
+    assert model.solver_ == "scf"
