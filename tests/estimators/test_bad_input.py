@@ -48,7 +48,10 @@ from representer.objectives import Hinge
 from representer.operators import Diagonal
 from representer.optimize import lbfgs
 from representer.optimize.search import Deadline
+from representer.preimage import refined
+from representer.problems import ridge, structured
 from representer.problems.deep import DeepRegression
+from representer.problems.embedding import EmbeddingSearch
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(60, 3))
@@ -316,6 +319,26 @@ def test_a_search_ends_with_its_time_and_keeps_its_best_point(name, monkeypatch)
     assert np.isfinite(_answer(hasty)).all()
 
 
+MANY_STARTS = {
+    "OperatorRidge": (OperatorRidge(Gaussian("ard")), ridge, "_differentiate"),
+    "StructuredPredictor": (StructuredPredictor("auto", "rbf"), ridge, "_differentiate"),
+    "ConditionalMeanEmbedding": (ConditionalMeanEmbedding(Gaussian("ard")), EmbeddingSearch, "_evaluated"),
+    "EmbeddingClassifier": (EmbeddingClassifier(Gaussian("ard")), EmbeddingSearch, "_evaluated"),
+}
+
+
+@pytest.mark.parametrize("name", MANY_STARTS)
+def test_the_time_is_looked_at_between_starts(name, monkeypatch):
+    (model, place, function), calls, trials = MANY_STARTS[name], [], []
+    original, choose_numbers = getattr(place, function), structured.choose_numbers
+    monkeypatch.setattr(place, function, lambda *arguments: calls.append(1) or original(*arguments))
+    monkeypatch.setattr(structured, "choose_numbers", lambda *arguments: trials.append(1) or choose_numbers(*arguments))
+    targets = LABELS if name == "EmbeddingClassifier" else y
+    with pytest.warns(ConvergenceWarning, match="max_time=1e-06 ended the search"):
+        clone(model).set_params(n_restarts=20, max_time=1e-6).fit(X, targets)
+    assert len(calls) <= 2 and len(trials) <= 2  # the first start, and where it is rounded; a lengthscale, and the fit
+
+
 @pytest.mark.parametrize("name", ["DeepKernelRegressor", "DeepKernelClassifier, hinge", "KernelAutoencoder"])
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_a_search_on_some_of_many_samples_ends_with_its_time(name):
@@ -419,6 +442,74 @@ def test_calibration_after_an_interrupt_searches_no_inner_layers(monkeypatch):
     with pytest.warns(ConvergenceWarning, match="interrupted"):
         probabilities = model.fit(X, LABELS).predict_proba(X)
     assert searches == ["objective"] and np.isfinite(probabilities).all()
+
+
+KERNELS = {
+    "OperatorRidge": (OperatorRidge("auto"), ridge.Search, "minimised"),
+    "StructuredPredictor": (StructuredPredictor("auto", "rbf"), ridge.Search, "minimised"),
+    "ConditionalMeanEmbedding": (ConditionalMeanEmbedding("auto"), EmbeddingSearch, "search"),
+    "DeepKernelRegressor": (DeepKernelRegressor("auto", random_state=0), ridge.Search, "minimised"),
+}
+
+
+@pytest.mark.parametrize("when", ["with a value", "before"])
+@pytest.mark.parametrize("name", KERNELS)
+def test_an_interrupt_ends_a_search_over_kernels_with_a_notice(name, when, monkeypatch):
+    (model, search, method), calls = KERNELS[name], []
+    original = getattr(search, method)
+
+    def interrupted(*arguments, **options):
+        calls.append(1)
+        if len(calls) > 1 and when == "before":
+            raise KeyboardInterrupt
+        return replace(original(*arguments, **options), interrupted=len(calls) > 1)
+
+    monkeypatch.setattr(search, method, interrupted)
+    with pytest.warns(ConvergenceWarning, match=r"kernels \(2 of \d\) was interrupted: the best so far is kept"):
+        model = clone(model).set_params(max_iter=3).fit(X, y)
+    assert len(calls) == 2 and np.isfinite(model.predict(X)).all()
+
+
+@pytest.mark.parametrize("when", ["with images", "before"])
+def test_an_interrupt_ends_a_search_over_an_inner_layer_with_a_notice(when, monkeypatch):
+    """One of the first layer that is tried is no reason to go on with the next one."""
+    original, calls = DeepRegression._explore, []
+
+    def interrupted(*arguments):
+        calls.append(1)
+        if when == "before":
+            raise KeyboardInterrupt
+        return original(*arguments)[0], True
+
+    monkeypatch.setattr(DeepRegression, "_explore", interrupted)
+    with pytest.warns(ConvergenceWarning, match="an inner layer was interrupted: the best so far is kept"):
+        model = DeepKernelRegressor("auto", random_state=0, max_iter=3).fit(X, y)
+    assert len(calls) == 1 and np.isfinite(model.predict(X)).all()
+
+
+def test_after_an_interrupt_a_learned_operator_has_one_step(monkeypatch):
+    original, steps = ridge.Search.minimised, []
+
+    def interrupted(self, settings, criterion):
+        steps.append(settings.max_iter)
+        return replace(original(self, settings, criterion), interrupted=len(steps) == 1, unconverged="was interrupted")
+
+    monkeypatch.setattr(ridge.Search, "minimised", interrupted)
+    with pytest.warns(ConvergenceWarning, match="was interrupted"):
+        OperatorRidge(Gaussian("auto"), "learn", max_iter=7).fit(X, np.column_stack([y, y**2]))
+    assert steps == [7, 1]
+
+
+def test_an_interrupt_of_a_search_for_pre_images_is_one():
+    def distance(points):
+        calls.append(len(points))
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return (points - 2.0).square().square().sum(-1)
+
+    calls = []
+    with pytest.raises(KeyboardInterrupt):
+        refined(distance, torch.zeros(4, 2, dtype=torch.float64))
 
 
 # -- warnings ---------------------------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ from representer.kernels import (
     Spectrum,
 )
 from representer.operators import Representation
-from representer.optimize import SearchSettings
+from representer.optimize import SearchSettings, search
 from representer.optimize.stiefel import StalledError
 from representer.problems import levels
 from representer.problems.levels import SHARPNESS, WIDTHS, LevelModel, LevelSearch, LevelsProblem
@@ -647,7 +647,8 @@ def test_interrupting_a_search_ends_the_fit(X, monkeypatch):
         return replace(real(problem, start, *rest), interrupted=True, state=problem.at(start))
 
     monkeypatch.setattr(levels, "_search", interrupted)
-    model = DeepKernelPCA([3, 2], ["rbf", Gaussian(1.0)], init="random", random_state=0).fit(X)
+    with pytest.warns(ConvergenceWarning, match="interrupted"):
+        model = DeepKernelPCA([3, 2], ["rbf", Gaussian(1.0)], init="random", random_state=0).fit(X)
     assert len(calls) == 1  # though levelwise kernel PCA has the larger energy
     assert model.energy_ < DeepKernelPCA([3, 2], ["rbf", Gaussian(1.0)], solver="levelwise").fit(X).energy_
 
@@ -1022,3 +1023,28 @@ def test_only_samples_can_stand_for_all(X):
         DeepKernelPCA([2, 2], approximation=Nystroem(20, "kmeans")).fit(X)
     with pytest.raises(ValueError, match=r"approximation must be None or Nystroem\(m\)"):
         DeepKernelPCA([2, 2], approximation=RandomFeatures(20)).fit(X)
+
+
+@pytest.mark.parametrize("at_rounding", [False, True])
+def test_an_interrupted_search_says_so(rng, monkeypatch, at_rounding):
+    """Also where what it keeps solves the equations to rounding, but not to a tolerance that is smaller."""
+
+    def check(deadline):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(search.Deadline, "check", check)
+    monkeypatch.setattr(levels, "UNRESOLVED", 1e300 if at_rounding else 0.0)
+    with pytest.warns(ConvergenceWarning, match="interrupted: the best point so far is kept"):
+        model = DeepKernelPCA((2, 1), tol=1e-14).fit(rng.standard_normal((20, 2)))
+    assert model.n_iter_ == 0
+
+
+def test_an_interrupt_between_two_methods_keeps_what_the_first_has_found(rng, monkeypatch):
+    def ascent(*arguments):
+        raise KeyboardInterrupt
+        yield
+
+    monkeypatch.setattr(levels, "ascent", ascent)
+    with pytest.warns(ConvergenceWarning, match="interrupted: the best point so far is kept"):
+        model = DeepKernelPCA((2, 1), max_iter=1, tol=1e-14).fit(rng.standard_normal((20, 2)))
+    assert model.solver_ == "scf"

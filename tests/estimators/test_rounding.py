@@ -23,7 +23,7 @@ from representer import (
     OperatorRidge,
     StructuredPredictor,
 )
-from representer.approximation import Landmarks, Nystroem
+from representer.approximation import Landmarks, Nystroem, RandomFeatures
 from representer.estimators import base
 from representer.kernels import Columns, Delta, Gaussian, Laplacian, Linear, Matern, Polynomial, Stack, TensorMatern
 from representer.notices import NumericalWarning
@@ -501,3 +501,44 @@ def test_a_stack_says_what_a_member_with_a_weight_loses():
     with warnings.catch_warnings():
         warnings.simplefilter("error", NumericalWarning)
         fitted([1.0, 0.0])
+
+
+CONSTANT = {
+    "samples": (Gaussian(1.0), Nystroem(5)),
+    "other points": (Gaussian(1.0), Landmarks([[0.0, 0.0], [1.0, 2.0], [0.5, 1.2]])),
+    "products": (Polynomial(3, gamma=1.0), Landmarks([[1.0, 1.0], [1.0, 1.0]])),
+    "random features": (Gaussian(1.0), RandomFeatures(16)),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("gaps", [False, True])
+@pytest.mark.parametrize("name", CONSTANT)
+def test_features_of_constant_inputs_leave_the_mean_of_the_targets(name, gaps, dtype):
+    """Beside a constant their sums are rounding, of which a fit made alphas, answers, or an error."""
+    kernel, approximation = CONSTANT[name]
+    points, targets = np.full((20, 2), 0.37), np.sin(np.arange(40.0)).reshape(20, 2)
+    weights = np.arange(20) + 0.5
+    if gaps:
+        targets[3, 0] = np.nan
+    known = np.where(np.isnan(targets), 0.0, weights[:, None])
+    means = (known * np.nan_to_num(targets)).sum(0) / known.sum(0)
+    model = OperatorRidge(kernel, approximation=approximation, random_state=0, dtype=dtype)
+    np.testing.assert_allclose(model.fit(points, targets, weights).predict(points[:1])[0], means, rtol=1e-6)
+    if name == "samples":
+        exact = OperatorRidge(kernel, dtype=dtype).fit(points, targets, weights)
+        assert model.alpha_ == pytest.approx(exact.alpha_, rel=0.2)
+
+
+def test_embeddings_by_features_of_constant_inputs_are_the_mean():
+    points, targets = np.full((20, 2), 0.37), np.sin(np.arange(40.0)).reshape(20, 2)
+    model = ConditionalMeanEmbedding(approximation=RandomFeatures(16), random_state=0).fit(points, targets)
+    np.testing.assert_allclose(model.predict(points[:1])[0], targets.mean(0))
+
+
+@pytest.mark.filterwarnings("ignore:The terms of the fitted function")
+def test_wide_kernels_are_not_constant():
+    """Their functions differ little, but by more than rounding."""
+    x = 1.0 + 1e-7 * X[:, :1]
+    model = OperatorRidge(Gaussian(1.0), approximation=Nystroem(5), random_state=0).fit(x, X[:, 0])
+    assert model.score(x, X[:, 0]) > 0.99

@@ -13,13 +13,17 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from tiers import tiers
 
+from representer.kernels import Gaussian
 from representer.optimize import (
+    Choice,
     Deadline,
     DivergenceError,
+    SearchSettings,
     StoppingRule,
     adam,
     as_seconds,
     lbfgs,
+    least_error,
     newton,
     search,
     with_gradient,
@@ -455,6 +459,75 @@ def test_interruption_in_the_callback_and_before_any_value():
     assert lbfgs(rosenbrock, normal(4), callback=interrupt).interrupted
     with pytest.raises(KeyboardInterrupt):
         lbfgs(interrupt, normal(4))
+
+
+def test_between_points_that_are_evaluated_one_by_one_a_run_may_end(monkeypatch):
+    starts, sizes = normal(5, 2, seed=2), []
+
+    def function(points):
+        sizes.append(len(points))
+        if len(sizes) == stop:
+            raise KeyboardInterrupt
+        return rosenbrock(points)
+
+    stop = None
+    together, alone = lbfgs(rosenbrock, starts), lbfgs(function, starts, batched=False)
+    assert set(sizes) == {1} and len(sizes) == together.n_evaluations
+    torch.testing.assert_close(alone.values, together.values)
+    stop = len(sizes) + 4
+    result = lbfgs(function, starts, batched=False)
+    assert result.interrupted and result.value == float(rosenbrock(starts)[0][:3].min())
+    clock = iter(range(10**6))
+    monkeypatch.setattr(search, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    assert lbfgs(rosenbrock, starts, batched=False, deadline=Deadline(1)).n_evaluations == 1
+
+
+def test_an_interrupted_part_of_a_computation_interrupts_the_whole():
+    def function(points):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        lbfgs(rosenbrock, normal(4), callback=function).completed()
+    assert lbfgs(rosenbrock, normal(4)).completed().converged
+
+
+# -- several kernels --------------------------------------------------------------------------------------------------
+def kernel_problem(value, calls, interrupted=False):
+    """A problem with a kernel, whose choice is ready; None is an interrupt before there is one."""
+
+    def choose(settings):
+        calls.append(value)
+        if value is None:
+            raise KeyboardInterrupt
+        return Choice(Gaussian(1.0), 1.0, value, interrupted=interrupted)
+
+    samples = SimpleNamespace(positive_part=lambda pairwise: SimpleNamespace(n=10))
+    return SimpleNamespace(choose=choose, free=[], samples=samples)
+
+
+@pytest.mark.parametrize("value", [None, 5.0, 0.5])
+def test_an_interrupt_ends_the_comparison_of_kernels(value):
+    calls = []
+    second = kernel_problem(value, calls, interrupted=True)
+    problems = [kernel_problem(1.0, calls), second, kernel_problem(0.1, calls)]
+    problem, choice = least_error(problems, SearchSettings())
+    assert calls == [1.0, value] and problem is problems[value == 0.5]
+    assert choice.interrupted and "kernels (2 of 3) was interrupted: the best so far" in choice.unconverged
+    with pytest.raises(KeyboardInterrupt):
+        least_error([kernel_problem(None, calls), *problems], SearchSettings())
+
+
+def test_the_comparison_of_kernels_ends_with_its_time(monkeypatch):
+    calls, looks = [], iter([False, True])
+
+    def has_passed(self):
+        self.was_missed = next(looks)
+        return self.was_missed
+
+    monkeypatch.setattr(Deadline, "has_passed", has_passed)
+    problems = [kernel_problem(value, calls) for value in (3.0, 2.0, 1.0)]
+    _, choice = least_error(problems, SearchSettings())
+    assert calls == [3.0, 2.0] and choice.value == 2.0 and choice.unconverged is None  # the fit itself speaks of it
 
 
 # Both: purity, reports, bad input

@@ -19,7 +19,7 @@ from representer import inspection
 from representer.approximation import Nystroem
 from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.operator_ridge import OperatorRidge
-from representer.estimators.validation import Check, approximated_by, seed_of
+from representer.estimators.validation import Check, approximated_by, seed_of, warn_unconverged
 from representer.functions.levels import Levels
 from representer.inspection import ApproximationBounds
 from representer.kernels import Gaussian, Kernel, single_kernel
@@ -360,7 +360,12 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
             warn(what, ConvergenceWarning)
         for message in inspection.defects(function, problem.energy.gram, self.subset_):
             warn(message, CollapsedComponentWarning)
-        if not (choice.converged or self._deadline.was_missed):
+        if self._deadline.was_missed:  # of which the fit itself speaks
+            return
+        if choice.interrupted:
+            what = "The search over hidden features was interrupted: the best point so far is kept"
+            warn_unconverged(f"{what} (residual_ = {self.residual_:.1e}).")
+        elif not choice.converged:
             warn(
                 f"Deep kernel PCA has not converged: {choice.message}. The best point is kept (residual_ = "
                 f"{self.residual_:.1e}). Raise max_iter, or choose a larger lengthscale or |eta| for the upper levels.",

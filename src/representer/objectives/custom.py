@@ -132,7 +132,7 @@ class CustomLoss(InnerProblem):
                 result = lbfgs(function, (theta * scale).reshape(-1), max_iter=max_iter, tol=self.tol)
             except ValueError as error:
                 raise ValueError(nowhere[0]) if nowhere else error from error
-            return result.point.reshape(theta.shape) / scale, result
+            return result.completed().point.reshape(theta.shape) / scale, result
 
         start = gram.new_zeros(len(e), targets.shape[1])
         theta, _ = search(start, torch.ones_like(e), SCOUTING)

@@ -43,8 +43,10 @@ PAIRS = 20  # of curvature, remembered for each restart
 class _Evaluator:
     """Calls the objective on some of the restarts, checks and counts, and remembers the best ever seen."""
 
-    def __init__(self, function: Objective, starts: Tensor, deadline: Deadline | None = None) -> None:
-        self.function, self.like, self.deadline = function, starts, deadline
+    def __init__(
+        self, function: Objective, starts: Tensor, deadline: Deadline | None = None, *, batched: bool = True
+    ) -> None:
+        self.function, self.like, self.deadline, self.batched = function, starts, deadline, batched
         self.n_evaluations = 0
         self.starts: np.ndarray = starts.numpy(force=True)
         self.best_values = np.full(len(starts), np.inf, dtype=self.starts.dtype)
@@ -53,6 +55,14 @@ class _Evaluator:
 
     def __call__(self, points: np.ndarray, restarts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Values and gradients; the value is NaN in the rows where either is not finite."""
+        if self.batched or len(points) < 2:
+            return self._at_once(points, restarts)
+        each = [self._at_once(points[i : i + 1], restarts[i : i + 1]) for i in range(len(points))]
+        values, gradients = zip(*each, strict=True)
+        return np.concatenate(values), np.concatenate(gradients)
+
+    def _at_once(self, points: np.ndarray, restarts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Values and gradients by one call, after which the time may be over."""
         values, gradients = remembered(lambda: f"L-BFGS at {digest(points)}", lambda: self._evaluated(points))
         self.n_evaluations += len(points)
         usable = np.isfinite(values) & np.isfinite(gradients).all(-1)
@@ -320,6 +330,7 @@ def lbfgs(
     race: bool = True,
     noise: float = 0.0,
     longest_step: float = np.inf,
+    batched: bool = True,
     callback: Callback | None = None,
     verbose: int = 0,
     description: str = "",
@@ -348,6 +359,9 @@ def lbfgs(
         that promises less is not tried.
     longest_step : float
         The most that an unknown changes in one iteration: for functions with plateaus that a long step would end on.
+    batched : bool
+        Does a call with several points cost less than one call for each? If not, the function is given one at a time,
+        and Ctrl-C or the deadline between two of them leaves the best of those before.
     callback : callable, optional
         Called with the :class:`HistoryEntry` of every iteration, first that of the starts; True stops
         the run.
@@ -376,7 +390,7 @@ def lbfgs(
     if not longest_step > 0:
         raise ValueError(f"longest_step must be positive, got {longest_step!r}; inf is no limit")
     rule = StoppingRule(tol, patience=2, noise=noise)
-    evaluate = _Evaluator(function, starts, deadline)
+    evaluate = _Evaluator(function, starts, deadline, batched=batched)
     outcomes: dict[int, tuple[bool, str]] = {}
     stopped, interrupted = "", False
     with Monitor(callback, verbose, max_iter, description, deadline) as monitor:
@@ -528,9 +542,10 @@ def minimise(
     start: Tensor,
     settings: SearchSettings,
     *,
+    batched: bool = True,
     description: str = "log criterion",
 ) -> OptimizeResult:
     """Minimise a function with gradients by L-BFGS from raced restarts around a start."""
     with recycling():  # every evaluation makes the same matrices again
         starts = random_starts(start, settings.n_restarts, settings.seed)
-        return lbfgs(function, starts, **settings.limits(description))
+        return lbfgs(function, starts, batched=batched, **settings.limits(description))

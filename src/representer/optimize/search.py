@@ -119,6 +119,12 @@ class OptimizeResult:
     points: Tensor | None = None  # (b, m) the best point of each restart; Adam has none
     stopped: bool = False  # whether a callback ended the run
 
+    def completed(self) -> OptimizeResult:
+        """The result of a run that is a part of a larger computation, which Ctrl-C ends as a whole."""
+        if self.interrupted:
+            raise KeyboardInterrupt
+        return self
+
 
 @dataclass(frozen=True)
 class StoppingRule:
@@ -552,6 +558,7 @@ def attraction(moved: Tensor, shrinkage: float) -> Tensor:
 # times for a member of which q numbers were learned from n samples.
 OPTIMISM = 4.0
 OneProblem = TypeVar("OneProblem", bound=Problem)
+AnyChoice = TypeVar("AnyChoice", bound=Choice)
 
 
 def learned_numbers(problem: Problem, choice: Choice) -> int:
@@ -559,6 +566,22 @@ def learned_numbers(problem: Problem, choice: Choice) -> int:
     values = choice.model.hyperparameter_values()
     free = sum(values[name].numel() for name in problem.free if name in values)
     return free + int(not isinstance(problem.model.alpha, float))
+
+
+def interruption(deadline: Deadline, what: str) -> str | None:
+    """What to say of a search that was interrupted; of its time the fit itself speaks."""
+    return None if deadline.was_missed else f"The search over {what} was interrupted: the best so far is kept."
+
+
+def at_kernel(m: int, n_kernels: int) -> str:
+    """What a search looks for that has come to the m-th of several kernels."""
+    return f"kernels ({m} of {n_kernels})"
+
+
+def cut_short(choice: AnyChoice, message: str | None) -> AnyChoice:
+    """The choice where a search was interrupted that would have gone on, with a message or None."""
+    told = dict.fromkeys(filter(None, (choice.unconverged, message)))
+    return replace(choice, interrupted=True, unconverged=" ".join(told) or None)
 
 
 def least_error(problems: Sequence[OneProblem], settings: SearchSettings) -> tuple[OneProblem, Any]:
@@ -569,16 +592,30 @@ def least_error(problems: Sequence[OneProblem], settings: SearchSettings) -> tup
     """
     best: tuple[float, OneProblem, Any] | None = None
     for m, problem in enumerate(problems, 1):
-        choice = problem.choose(settings)
-        settings.tell(f"searched kernel {m} of {len(problems)}")
-        kernel = choice.model if isinstance(choice.model, Kernel) else choice.model.kernel
-        values = kernel.hyperparameter_values()
-        learned = sum(values[name].numel() for name in problem.free)
-        factor = 1.0 + OPTIMISM * learned / problem.samples.positive_part(pairwise=False).n
-        error = np.inf if choice.value is None else choice.value * (factor**2 if choice.value > 0 else 1.0)
-        if best is None or error < best[0]:
-            best = error, problem, choice
-        if choice.interrupted:
-            break
+        try:
+            if best is not None:
+                settings.deadline.check()
+            choice = problem.choose(settings)
+        except KeyboardInterrupt:  # before its search had a first value
+            if best is None:
+                raise
+            interrupted = True
+        else:
+            settings.tell(f"searched kernel {m} of {len(problems)}")
+            error, interrupted = _comparable(problem, choice), choice.interrupted
+            if best is None or error < best[0]:
+                best = error, problem, choice
+        if interrupted:
+            message = interruption(settings.deadline, at_kernel(m, len(problems))) if len(problems) > 1 else None
+            return best[1], cut_short(best[2], message)
     assert best is not None
     return best[1], best[2]
+
+
+def _comparable(problem: Problem, choice: Choice) -> float:
+    """The error of a choice among kernels; it counts more where more was learned, and is infinite if nothing judged."""
+    kernel = choice.model if isinstance(choice.model, Kernel) else choice.model.kernel
+    values = kernel.hyperparameter_values()
+    learned = sum(values[name].numel() for name in problem.free)
+    factor = 1.0 + OPTIMISM * learned / problem.samples.positive_part(pairwise=False).n
+    return np.inf if choice.value is None else choice.value * (factor**2 if choice.value > 0 else 1.0)

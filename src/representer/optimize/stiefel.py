@@ -29,7 +29,7 @@ ENERGY_ROUNDING = 1e-12
 # An Anderson extrapolation looks back at so many steps.
 MEMORY = 6
 # Sweeps that have not halved the residual in so many rounds do not contract; Newton's method that has not done so in so
-# many steps circles around a place without a critical point.
+# many steps circles around a place without a critical point, or has come as close to one as rounding lets it.
 SWEEP_PATIENCE, NEWTON_PATIENCE = 6, 21
 # Gradients are differenced along a step of this length, relative to a point of unit columns; in single precision √eps.
 DIFFERENCE = 1e-7
@@ -321,24 +321,35 @@ def ascent(
 
     ``preconditioner`` gives for each new state an approximate inverse of −Hess E there, symmetric and positive.
     """
-    state, radius = evaluate(start), 0.0
+    state, radius, widest = evaluate(start), 0.0, 0.0
     precondition: Precondition | None = None
+    patience, least = Patience(NEWTON_PATIENCE), math.inf
     while True:
         yield state
         gradient = tangent(state.hidden, state.gradients)
         precondition = precondition or preconditioner(state)
-        # The first radius is the length of the first preconditioned step, in its own norm.
-        radius = radius or math.sqrt(max(inner(gradient, precondition(gradient)), 0.0))
+        if not radius:
+            radius, widest = _first_radii(state, gradient, precondition(gradient))
         product = hessian(evaluate, state)
         step, rise = truncated_cg(product, gradient, precondition, radius, _enough(state, tol))
         trial = evaluate(retract(state.hidden, step))
         rounding = 10.0 * torch.finfo(step[0].dtype).eps * abs(state.energy)
         ratio = (trial.energy - state.energy + rounding) / (rise + rounding)
-        radius *= 0.25 if ratio < 0.25 else 2.0 if ratio > 0.75 else 1.0
+        radius = min(radius * (0.25 if ratio < 0.25 else 2.0 if ratio > 0.75 else 1.0), widest)
+        least = min(least, trial.residual)
+        if rise <= rounding:  # which hides whether the step is one upwards
+            patience.check(least)
         if ratio > 0.05:
             state, precondition = trial, None
         elif radius**2 <= rounding:
             raise StalledError(f"no step raises the energy any more; residual {state.residual:.1e}")
+
+
+def _first_radii(state: State, gradient: Point, step: Point) -> tuple[float, float]:
+    """The length of the first preconditioned step, in its own norm, and that of a step across the manifold."""
+    radius = math.sqrt(max(inner(gradient, step), 0.0))
+    across, length = 2.0 * math.sqrt(inner(state.hidden, state.hidden)), math.sqrt(inner(step, step))
+    return radius, radius * max(1.0, across / length) if length else radius
 
 
 def newton_steps(

@@ -257,7 +257,8 @@ def refined(
         return start + unit * steps.reshape(start.shape)
 
     objective = with_gradient(lambda steps: distance(moved(steps)).sum().reshape(1))
-    return moved(lbfgs(objective, start.new_zeros(1, start.numel()), max_iter=max_iter, tol=tol).point)
+    result = lbfgs(objective, start.new_zeros(1, start.numel()), max_iter=max_iter, tol=tol)
+    return moved(result.completed().point)
 
 
 # A step is halved at most this often, until it is below the digits of a double.
@@ -360,8 +361,9 @@ class Gradient(Climb):
 
         labelled = torch.cat([starts / unit, rows[:, None].to(starts)], -1)
         result = lbfgs(with_gradient(distance), labelled, max_iter=self.max_iter, tol=self.tol, race=False)
-        assert result.points is not None
-        return unit * result.points[:, :-1]
+        points = result.completed().points
+        assert points is not None
+        return unit * points[:, :-1]
 
 
 class FixedPoint(Climb):

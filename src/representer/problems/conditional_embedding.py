@@ -18,6 +18,7 @@ from representer.objectives import EmbeddingBound, HeldOut, LeaveOneOut
 from representer.objectives.squared import SquaredLoss
 from representer.operators import Representation
 from representer.optimize import Choice, least_error, system_alpha
+from representer.optimize.search import cut_short, interruption
 from representer.problems.embedding import (
     LARGEST_BATCH,
     EmbeddingProblem,
@@ -260,6 +261,9 @@ def settled(
 
 
 # -- kernels of targets -----------------------------------------------------------------------------------------------
+TARGETS = "kernels of targets"
+
+
 def best_solution(
     problems: Sequence[ConditionalProblem], settings: EmbeddingSettings, *, learned: bool
 ) -> tuple[ConditionalProblem, Choice, ConditionalSolution]:
@@ -272,11 +276,21 @@ def best_solution(
     candidates = [[problem.with_output_kernel(kernel) for problem in problems] for kernel in kernels] or [[*problems]]
     best: tuple[ConditionalProblem, Choice, ConditionalSolution] | None = None
     for candidate in candidates:
-        problem, choice = least_error(candidate, settings)
-        solution = problem.solve(choice)
+        if best is not None and settings.deadline.has_passed():
+            break
+        try:
+            problem, choice = least_error(candidate, settings)
+            solution = problem.solve(choice)
+        except KeyboardInterrupt:
+            if best is None:
+                raise
+            best = best[0], cut_short(best[1], interruption(settings.deadline, TARGETS)), best[2]
+            break
         if best is None or _is_likelier(solution.log_densities, best[2].log_densities):
             best = problem, choice, solution
         if choice.interrupted:
+            if best[1] is not choice:
+                best = best[0], cut_short(best[1], choice.unconverged), best[2]
             break
     assert best is not None
     return best

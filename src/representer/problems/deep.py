@@ -263,9 +263,7 @@ class HyperparameterSearch:
                 continue
             problem = fold.problem.at(numbers)
             result = minimise(problem, fold.point[None], self.settings, strict=False)
-            if result.interrupted:
-                raise KeyboardInterrupt
-            if not math.isfinite(result.value):
+            if not math.isfinite(result.completed().value):
                 return numbers, None
             points.append(result.point)
         return numbers, points

@@ -17,6 +17,7 @@ from representer.kernels import Gaussian, Laplacian, Matern, Polynomial, Standar
 from representer.linalg import least_squares
 from representer.operators import Decomposable
 from representer.optimize import OPTIMISM, Choice, Problem, SearchSettings
+from representer.optimize.search import interruption
 from representer.problems.composition import Composition
 from representer.problems.deep import DeepChoice, DeepRegression, DeepSolution, HyperparameterSearch
 from representer.problems.stack import (
@@ -26,6 +27,7 @@ from representer.problems.stack import (
     Stacking,
     StackProblem,
     StackSolution,
+    told,
 )
 from representer.samples import Block, Data, InMemory, Samples, plain
 from representer.systems import ComposedSystem, FittedSystem, ridge_system
@@ -50,7 +52,9 @@ class LightRegression(DeepRegression):
     def promise(self, settings: SearchSettings) -> float:
         """The share of the variance that leave-one-out leaves unexplained at images under a layer that costs little."""
         images, interrupted = self._explore(settings, self._generator())
-        return math.inf if interrupted else self._ridge_alpha(self.start, images[-1], self._searched[1])[1]
+        if interrupted:
+            raise KeyboardInterrupt
+        return self._ridge_alpha(self.start, images[-1], self._searched[1])[1]
 
     def _explore(self, settings: SearchSettings, generator: torch.Generator) -> tuple[list[Tensor], bool]:
         if self._explored is None:
@@ -151,17 +155,22 @@ class DepthProblem(StackProblem):
         members = self.fitted(choice)
         left_out = members[0].left_out
         if members[-1].choice.interrupted or left_out is None or len(left_out[0]) < FEWEST_SAMPLES:
-            return self.joined(members)
+            return told(self.joined(members), choice.message)
         try:
             deep = self._composition(members)
             if deep is None:
                 return self.joined(members)
         except KeyboardInterrupt:  # in the refits: without them nothing says that depth pays
-            return self.joined([*members[:-1], _interrupted(members[-1])])
+            return told(self.joined([*members[:-1], _interrupted(members[-1])]), self._interruption)
         shallow, both = self.joined(members), self.joined([*members, deep])
         assert shallow.choice.value is not None and both.choice.value is not None
         accepted = both.choice.value < shallow.choice.value and both.system.weights[-1].max() > NEGLIGIBLE
-        return both if accepted else shallow
+        solution = both if accepted else shallow
+        return told(solution, self._interruption) if deep.solution.deep.interrupted else solution
+
+    @property
+    def _interruption(self) -> str | None:
+        return interruption(self.deep_settings.deadline, "an inner layer")
 
     def _composition(self, members: list[FittedMember]) -> FittedMember | None:
         """The composition, fitted, with what refits say of the samples that they have not seen; None without one."""

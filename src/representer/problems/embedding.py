@@ -513,7 +513,7 @@ class EmbeddingSearch:
                 **options,
             )
         starts = random_starts(start, settings.n_restarts, settings.seed)
-        return lbfgs(self.value_and_gradient, starts, longest_step=LONGEST_STEP, **options)
+        return lbfgs(self.value_and_gradient, starts, longest_step=LONGEST_STEP, batched=False, **options)
 
     def _off_plateau(self, result: OptimizeResult, options: dict[str, Any]) -> OptimizeResult:
         """Search again from where the data put the hyperparameters, if the given start ended above the objective there.

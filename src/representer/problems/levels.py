@@ -674,7 +674,12 @@ def _search(energy: LevelEnergy, start: Hidden, search: LevelSearch, monitor: Mo
             states, is_better = ascent(energy.at, start, energy.preconditioner, limits.tol), is_later
         else:
             states, is_better = newton_steps(energy.at, start, energy.preconditioner), is_closer
-        runs["riemannian"] = follow(states, limits, is_better)
+        try:
+            runs["riemannian"] = follow(states, limits, is_better)
+        except KeyboardInterrupt:  # before its first state, which is where the sweeps have ended
+            if not runs:
+                raise
+            runs["scf"] = replace(runs["scf"], interrupted=True)
     solver = list(runs)[-1]
     if not energy.ascends:  # No energy says which of two points is better, only the residual.
         solver = min(reversed(runs), key=lambda name: runs[name].state.residual)

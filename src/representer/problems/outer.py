@@ -259,7 +259,7 @@ class SmallNuclearNorm(ConvexProblem):
         """By L-BFGS from the split of a ridge fit, or from near the solution."""
         start, tol = self._start() if near is None else near, ROUGH if rough else MATRIX_TOL
         settings = SearchSettings(max_iter=MATRIX_ITERATIONS, tol=tol)
-        return minimise(self.problem, start[None], settings, strict=False).point
+        return minimise(self.problem, start[None], settings, strict=False).completed().point
 
     def _start(self) -> Tensor:
         """The balanced split of the coordinates M = ηBᵀC = USVᵀ of the best multiple η of the kernel."""

@@ -213,7 +213,11 @@ class RidgeProblem(Problem):
         data = replace(self._criterion.data, kernel=identity.model)
         data = data if data.mask is None else _completed(data, identity.alpha, model)
         data = replace(data, kernel=resolve_operator(data.kernel, data, learn=True))
-        choice = Search(data, [OPERATOR], model.alpha).minimised(settings, model.criterion)
+        # After Ctrl-C one step decides, because the operator has no number before.
+        left = replace(settings, max_iter=1) if identity.interrupted else settings
+        choice = Search(data, [OPERATOR], model.alpha).minimised(left, model.criterion)
+        if identity.interrupted:
+            choice = replace(choice, unconverged=identity.unconverged)
         history, interrupted = identity.history + choice.history, choice.interrupted or identity.interrupted
         gaps = self._criterion.data.observed
         if gaps is not None and int(gaps.sum()) <= GAPPED_TARGETS and not interrupted:
@@ -360,10 +364,10 @@ class Search:
         start, tol = self.start(criterion), float(settings.tol)
         function = partial(self.value_and_gradient, criterion=criterion)
         last = max(tol * POLISH, min(tol, 10.0 * torch.finfo(start.dtype).eps))
-        result = minimise(function, start, replace(settings, tol=last))
+        result = minimise(function, start, replace(settings, tol=last), batched=False)
         ended = result.converged or result.interrupted or result.stopped
         if not ended and (result.n_iter >= settings.max_iter or not _has_settled(result.history, tol)):
-            result = minimise(function, start, settings)  # the last digits were asking for too much
+            result = minimise(function, start, settings, batched=False)  # the last digits were asking for too much
         point, value = result.point, result.value
         rounded = self._rounded(point, start, tol**0.5)
         at_rounded = float(function(rounded[None])[0])
@@ -373,7 +377,7 @@ class Search:
             learned, alpha = self.unpack(point)
             value = math.exp(value - float(self._penalty(point, learned, alpha)))  # the criterion itself
         told = result.converged or settings.deadline.was_missed  # the fit itself speaks of its time
-        told = told or _has_settled(result.history, tol)
+        told = told or (not result.interrupted and _has_settled(result.history, tol))
         message = None if told else f"The search over hyperparameters: {result.message}."
         history = [entry._replace(value=math.exp(entry.value)) for entry in result.history]
         return Choice(learned.kernel.numbers(), alpha.item(), value, history, result.interrupted, message)

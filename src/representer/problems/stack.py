@@ -17,6 +17,7 @@ from representer.functions import Stacked
 from representer.kernels import Stack
 from representer.operators import Decomposable, Operator, OperatorKernel, original
 from representer.optimize import OPTIMISM, Choice, Problem, SearchSettings, learned_numbers
+from representer.optimize.search import at_kernel, cut_short, interruption
 from representer.preimage.probabilities import calibrate_embedding, class_estimates
 from representer.problems.ridge import RidgeProblem
 from representer.samples import Block
@@ -261,10 +262,11 @@ class StackSolution:
 @dataclass(frozen=True)
 class StackChoice:
     """What the members of a stack have chosen, each by itself, and the seconds that it took; an interrupted search is
-    the last one."""
+    the last one, and has a message unless its time was over."""
 
     members: list[Choice]
     seconds: list[float]
+    message: str | None = None
 
 
 class StackProblem(Problem):
@@ -307,17 +309,26 @@ class StackProblem(Problem):
     def choose(self, settings: SearchSettings) -> StackChoice:
         """What is free in the members, each searched by itself."""
         choices: list[Choice] = []
-        seconds = []
+        seconds, message = [], None
         for m, problem in enumerate(self.problems, 1):
             start = time.perf_counter()
-            choices.append(_chosen(problem, settings, self._forerunner(problem, choices)))
-            seconds.append(time.perf_counter() - start)
-            kernel: Any = original(problem.model.kernel)
-            scalar = kernel.kernel if isinstance(kernel, Decomposable) else kernel
-            settings.tell(f"searched kernel {m} of {len(self.problems)}, {scalar!r:.60}")
+            try:
+                if choices:
+                    settings.deadline.check()
+                choices.append(_chosen(problem, settings, self._forerunner(problem, choices)))
+            except KeyboardInterrupt:  # before its search had a first value
+                if not choices:
+                    raise
+                choices[-1] = replace(choices[-1], interrupted=True)
+            else:
+                seconds.append(time.perf_counter() - start)
+                kernel: Any = original(problem.model.kernel)
+                scalar = kernel.kernel if isinstance(kernel, Decomposable) else kernel
+                settings.tell(f"searched kernel {m} of {len(self.problems)}, {scalar!r:.60}")
             if choices[-1].interrupted:
+                message = interruption(settings.deadline, at_kernel(m, len(self.problems)))
                 break
-        return StackChoice(choices, seconds)
+        return StackChoice(choices, seconds, message)
 
     def _forerunner(self, problem: Problem, choices: list[Choice]) -> Choice | None:
         """The choice of the same kernel with one lengthscale for all features, where the search for each begins."""
@@ -329,7 +340,7 @@ class StackProblem(Problem):
 
     def solve(self, choice: StackChoice) -> StackSolution:
         """The members at what they have chosen, and their weights."""
-        return self.joined(self.fitted(choice))
+        return told(self.joined(self.fitted(choice)), choice.message)
 
     def fitted(self, choice: StackChoice) -> list[FittedMember]:
         """The members at what they have chosen, each by itself."""
@@ -394,6 +405,11 @@ class StackProblem(Problem):
             (f"{own.kernel!r}: {own.choice.unconverged}" for own in heavy if own.choice.unconverged is not None), None
         )
         return replace(fitted[int(weights.sum(1).argmax())].choice, value=value, unconverged=late)
+
+
+def told(solution: StackSolution, message: str | None) -> StackSolution:
+    """The solution with what is to be said of its search, if anything is."""
+    return solution if message is None else replace(solution, choice=cut_short(solution.choice, message))
 
 
 # A member of less weight need not have converged: nobody is told.

@@ -127,22 +127,29 @@ class StructuredProblem(Problem):
     # -- the input kernel ---------------------------------------------------------------------------------------------
     @cached_property
     def _search(self) -> Search:
+        return self._search_before(Deadline())
+
+    def _search_before(self, deadline: Deadline) -> Search:
         """The leave-one-out error as a function of the input kernel and alpha, on a part of the samples.
 
-        The operator is that of the kernel where the search starts; the fit computes it anew.
+        The operator is that of the kernel where the search starts; the fit computes it anew. At the deadline the starts
+        so far are compared.
         """
         model = replace(self.model, kernel=self.given.kernel.resolve(self.pairs.X), approximation=None)
         pairs = self.pairs.sample(rows.STRUCTURED_ROWS // 2, model.seed)
-        trials = []
+        trials: list[tuple[Choice, DiagonalRegression, Kernel]] = []
         for kernel in rescaled(model.kernel, self.free, FACTORS):
-            trials.append((*choose_numbers(structured_system(replace(model, kernel=kernel), pairs)), kernel))
-        choice, system, kernel = min(trials, key=lambda trial: trial[0].value or 0.0)
+            if trials and deadline.has_passed():
+                break
+            system = structured_system(replace(model, kernel=kernel), pairs)
+            trials.append((*choose_numbers(system, deadline), kernel))
+        choice, diagonal, kernel = min(trials, key=lambda trial: trial[0].value or 0.0)
         if isinstance(model.operator, PrincipalComponents) and model.opens_operator:
-            system = system.regression.identity()  # how many components there are is decided after the search
+            diagonal = diagonal.regression.identity()  # how many components there are is decided after the search
         # As a matrix, because the coordinates of a diagonal operator would be searched one by one.
-        operator = Dense(np.diag(plain(system.values))) if len(system.values) > 1 else None
-        w = system.Z.new_ones(len(system.Z)) if pairs.weights is None else pairs.weights
-        targets, shares = system.Z / w.sqrt()[:, None], w / w.mean()
+        operator = Dense(np.diag(plain(diagonal.values))) if len(diagonal.values) > 1 else None
+        w = diagonal.Z.new_ones(len(diagonal.Z)) if pairs.weights is None else pairs.weights
+        targets, shares = diagonal.Z / w.sqrt()[:, None], w / w.mean()
         data = RidgeData(Decomposable(kernel, operator), pairs.X, targets, shares, None, pairs.groups)
         # Of candidates for alpha, the one that is best where the search starts stays.
         alpha = None if model.alpha is None else choice.alpha
@@ -161,7 +168,7 @@ class StructuredProblem(Problem):
         model, learned = self.model, None
         if self.free:
             with silent_repairs():
-                learned = self._search.minimised(settings, "loo")
+                learned = self._search_before(settings.deadline).minimised(settings, "loo")
             kernel = model.representation.adapted(original(learned.model.kernel).numbers(), repair=True)
             model = replace(model, kernel=kernel)
         else:
@@ -175,6 +182,7 @@ class StructuredProblem(Problem):
         return replace(
             choice,
             history=learned.history,
+            interrupted=learned.interrupted or choice.interrupted,
             unconverged=" ".join(filter(None, (learned.unconverged, choice.unconverged))) or None,
         )
 

@@ -716,7 +716,7 @@ class SummedSystem(FeatureSystem):
         """The mean of k(x, x) over the samples, of the output with the largest."""
         ridge = self.ridge
         own = ridge.scales if ridge.rotation is None else ridge.rotation**2 @ ridge.scales  # its diagonal
-        return ridge.spectrum.values.sum() * own.max() / ridge.weight
+        return ridge.trace * own.max() / ridge.weight
 
     def alpha_range(self) -> tuple[Tensor, Tensor]:
         low, high = shift_range(self._average.to(self.features.map.dtype))

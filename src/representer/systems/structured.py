@@ -746,7 +746,7 @@ def summed_regression(
     mean = sums.target_sum / W if centred else torch.zeros_like(sums.target_sum)
     cross = sums.cross - torch.outer(sums.feature_sum, mean)
     squares = sums.squares - W * torch.outer(mean, mean)
-    name = "The inner products of the features"
+    name = "The Gram matrix of the features"
     S = eigh(symmetric(sums.gram), name=name, overwrite=True, dtype=torch.float32)
     eps = torch.finfo(S.values.dtype).eps
     known = S.values > len(S.values) * eps * S.values.max()

@@ -40,6 +40,8 @@ FACTORED_SCALES, KEPT_FACTORS = 8, 2
 EQUAL_SCALES = 1e-12
 # A function of the features is nearly constant if its deviation is less than this share of its mean.
 NEARLY_CONSTANT = 0.1
+# Features are constant if what is left of their squares beside a constant is less than so many times their rounding.
+CONSTANT = 16.0
 # Rows of a panel of a Gram matrix of features: few, as half of each square on the diagonal is computed in vain.
 PANEL = 128
 
@@ -312,9 +314,39 @@ class NormalRidge:
         self.target_mean = sums.target_sum / W if intercept else torch.zeros_like(sums.target_sum)
         cross = sums.cross - W * torch.outer(self.feature_mean, self.target_mean)
         squares = sums.squares - W * torch.outer(self.target_mean, self.target_mean)
-        self._summed_cross = self._rotated(cross)
+        self._is_constant = intercept and bool(self._variance() <= self._rounding())
+        self._summed_cross = self._rotated(torch.zeros_like(cross) if self._is_constant else cross)
         self.cross = self._unturned(self._summed_cross.mT).mT
         self.square = squares.diagonal() if rotation is None else ((squares @ rotation) * rotation).sum(0)
+
+    # -- features that are constant -----------------------------------------------------------------------------------
+    def _variance(self) -> Tensor:
+        """The sum over features of their variances, by the sums, which may be negative by rounding."""
+        return self.sums.gram.diagonal().sum() / self.sums.weight - self.feature_mean.square().sum()
+
+    def _rounding(self) -> Tensor:
+        """What variances of constant features may be by rounding: of the sums, and of the features before the frame."""
+        squares = self.sums.gram.diagonal().sum() / self.sums.weight
+        if self.frame is None:
+            return CONSTANT * torch.finfo(squares.dtype).eps * squares
+        eps, middle = torch.finfo(self.frame.middle.dtype).eps, self.frame.middle.to(squares)
+        return CONSTANT * eps * (squares + CONSTANT * eps * len(middle) * middle.square().sum())
+
+    def _centred(self, features: Tensor) -> Tensor:
+        """Features from their mean; from a mean that all samples share, rounding is no difference."""
+        centred = features.double() - self.feature_mean
+        if self._is_constant:
+            centred[centred.square().sum(1) <= self._rounding()] = 0.0
+        return centred
+
+    @property
+    def trace(self) -> Tensor:
+        """Σ w‖φ‖², centred where there is an intercept, unless features are constant: their own size is their scale."""
+        if not self._is_constant:
+            return self.spectrum.values.sum()
+        mean = self._unturned(self.feature_mean[None])[0]
+        mean = mean if self.frame is None else mean + self.frame.middle.to(mean)
+        return self.sums.weight * mean.square().sum()
 
     def _rotated(self, values: Tensor) -> Tensor:
         return values if self.rotation is None else values @ self.rotation
@@ -327,6 +359,8 @@ class NormalRidge:
         return rows if self._turn is None else self._turn.rows_back(rows)
 
     def _summed_gram(self) -> Tensor:
+        if self._is_constant:
+            return torch.zeros_like(self.sums.gram)
         gram = symmetric(self.sums.gram)
         if self.intercept:
             gram.addr_(self.feature_mean, self.feature_mean, alpha=-self.sums.weight)
@@ -340,7 +374,7 @@ class NormalRidge:
     def spectrum(self) -> Eigenpairs:
         """The spectrum of S, centred where there is an intercept."""
         # The sums are double, but blocks may have been single.
-        return eigh(self._gram(), name="The inner products of the features", overwrite=True, dtype=torch.float32)
+        return eigh(self._gram(), name="The Gram matrix of the features", overwrite=True, dtype=torch.float32)
 
     def _groups(self) -> list[tuple[Tensor, Tensor]]:
         """The distinct a_j, each with its outputs."""
@@ -431,7 +465,7 @@ class NormalRidge:
 
     def coordinates(self, features: Tensor) -> Tensor:
         """Features of samples in the eigenvectors of S, (n, m)."""
-        return self._unturned(features.double() - self.feature_mean) @ self.spectrum.vectors
+        return self._unturned(self._centred(features)) @ self.spectrum.vectors
 
     def left_out(self, coordinates: Tensor, block: Block, alphas: Tensor) -> tuple[Tensor, Tensor]:
         """y_i − f₋ᵢ(x_i) for samples of the fit, and 1 − h_i, their leverages; (n, p, number of alphas) each.
@@ -517,7 +551,7 @@ class NormalRidge:
         """Outputs of equal scales, each with the rows Z of which ZZᵀ = a φᵀ(aS + alpha Σ w)⁻¹φ."""
         if len(self._groups()) <= FACTORED_SCALES:
             for outputs, factor in self._factors(alpha):
-                rows = factor.half_solve_rows(features.double() - self.feature_mean)
+                rows = factor.half_solve_rows(self._centred(features))
                 yield outputs, rows.mul_(self.scales[outputs[0]].sqrt())
             return
         coordinates = self.coordinates(features)
@@ -534,7 +568,7 @@ class NormalRidge:
         rest = 1.0 - w[:, None] * self._leverages(features, alpha)
         rest = (rest - (w[:, None] / self.sums.weight if self.intercept else 0.0)).clamp(min=torch.finfo(Y.dtype).eps)
         coefficients = self._of_sums(self.rotated_coefficients(alpha) * self.scales)
-        missed = Y - (features.double() - self.feature_mean) @ coefficients
+        missed = Y - self._centred(features) @ coefficients
         if block.groups is None:
             return missed / rest, rest
         found = torch.empty_like(missed)
@@ -663,9 +697,9 @@ class SeparateRidge:
         ]
 
     @property
-    def spectrum(self) -> Eigenpairs:
-        """The spectrum of the output with the most samples."""
-        return max(self.parts, key=lambda part: part.sums.n).spectrum
+    def trace(self) -> Tensor:
+        """The trace of the output with the most samples."""
+        return max(self.parts, key=lambda part: part.sums.n).trace
 
     def coefficients(self, alpha: float) -> Tensor:
         """U (m, p), with f(x) = φ(x)ᵀU A."""
