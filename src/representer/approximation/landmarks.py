@@ -535,6 +535,20 @@ class Nystroem(Approximation):
         return landmark_features(kernel, prepare(state))
 
 
+def for_part(approximation: Any, n: int) -> Any:
+    """A learner's argument ``approximation`` for a fit to n of its samples: landmarks are at most so many.
+
+    Examples
+    --------
+    >>> from representer.approximation import Nystroem, RandomFeatures, for_part
+    >>> for_part((RandomFeatures(200), Nystroem(90)), 80)
+    (RandomFeatures(n_components=200), Nystroem(n_components=80))
+    """
+    if isinstance(approximation, tuple | list):
+        return tuple(for_part(side, n) for side in approximation)
+    return approximation.capped(n) if isinstance(approximation, Approximation) else approximation
+
+
 def input_output_pair(
     approximation: object, n: int | None = None, *, vectors: bool = True
 ) -> tuple[Approximation, Nystroem | Landmarks] | None:

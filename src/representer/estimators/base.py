@@ -23,6 +23,7 @@ from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from representer.approximation import for_part
 from representer.estimators.validation import (
     ARGUMENTS,
     DTYPES,
@@ -601,6 +602,7 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         """The same fit to other samples, without a word: warnings were those of the whole fit."""
         # The weights of samples are those of their classes, too.
         fixed = {"random_state": seed, "verbose": 0, "class_weight": None}
+        fixed["approximation"] = for_part(getattr(self, "approximation", None), samples.n)
         bare = clone(self)
         bare.set_params(**{name: value for name, value in fixed.items() if name in bare.get_params(deep=False)})
         options = {name: values for name, values in samples.options.items() if values is not None}
