@@ -668,6 +668,8 @@ def argument_repr(argument: object) -> str:
         return f"float('{argument}')"
     if inspect.isroutine(argument):
         return argument.__name__
+    if type(argument).__repr__ is object.__repr__:  # which shows a place in memory
+        return f"<{type(argument).__name__}>"
     return repr(argument)
 
 

@@ -793,8 +793,8 @@ def _checked(kernel: Kernel, values: object) -> Any:
 
 def _points(y: Data, d: int) -> np.ndarray:
     """Where a density is wanted: (m, d), or numbers if d is 1, or one point of d entries."""
-    points = np.asarray(y, dtype=float)
     wanted = "(m,)" if d == 1 else f"(m, {d})"
+    points = _floats(y, f"y must be an array of shape {wanted} of numbers")
     if points.ndim < 2 and (d == 1 or points.shape == (d,)):
         points = points.reshape(-1, d)
     if points.ndim != 2 or points.shape[1] != d or not np.isfinite(points).all():
@@ -805,12 +805,20 @@ def _points(y: Data, d: int) -> np.ndarray:
     return points
 
 
+def _floats(value: object, wanted: str) -> np.ndarray:
+    """Numbers as an array; ``wanted`` begins the error about dates, texts and other objects."""
+    try:
+        array = np.asarray(plain(value))
+        if array.dtype.kind not in "fiubO" or hasattr(value, "toarray"):
+            raise TypeError
+        return array.astype(float)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{wanted}; got {argument_repr(value):.60}.") from error
+
+
 def _numbers(value: object, name: str) -> np.ndarray:
     """One number or an array (m,) of them, none NaN."""
-    try:
-        numbers = np.atleast_1d(np.asarray(value, dtype=float))
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must be a number or an array of shape (m,) of numbers; got {value!r:.60}.") from error
+    numbers = np.atleast_1d(_floats(value, f"{name} must be a number or an array of shape (m,) of numbers"))
     if numbers.ndim != 1 or np.isnan(numbers).any():
         raise ValueError(
             f"{name} must be a number or an array of shape (m,) without NaN; got "

@@ -12,7 +12,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from representer.approximation import Approximation
-from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting
+from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting, score_of_classes
 from representer.estimators.base import predict_set as class_sets_of
 from representer.estimators.operator_ridge import OperatorRidge
 from representer.estimators.validation import (
@@ -599,6 +599,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         return probabilities if self.far_field_ is None else self.far_field_(probabilities, inputs)
 
     predict_set = class_sets_of
+    score = score_of_classes
 
     def entropy(self, X: Data, kind: str | None = None) -> np.ndarray:
         """How uncertain the class of each input is, in nats.
