@@ -491,7 +491,7 @@ class Nystroem(Approximation):
     def rows(self, n: int, seed: int) -> np.ndarray:
         """The numbers of the samples that are candidates; uniform landmarks are all of them."""
         m = self.size(n)
-        if self.sampling not in get_args(Sampling):
+        if not (isinstance(self.sampling, str) and self.sampling in get_args(Sampling)):
             words = ", ".join(map(repr, get_args(Sampling)))
             raise ValueError(f"sampling of Nystroem must be one of {words}; got {self.sampling!r}.")
         return sample_rows(n, m, seed) if self.sampling == "uniform" else candidate_rows(n, m, seed)

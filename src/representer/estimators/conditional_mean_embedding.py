@@ -60,7 +60,7 @@ from representer.samples import (
     take,
 )
 from representer.systems.conditional import TargetSource, with_targets
-from representer.values import NONE, NOT_NEGATIVE, argument_repr, is_count, is_real, one_of
+from representer.values import NONE, NOT_NEGATIVE, argument_repr, as_floats, is_count, is_real, one_of
 
 
 class ConditionalMeanEmbedding(KernelLearner):
@@ -794,7 +794,7 @@ def _checked(kernel: Kernel, values: object) -> Any:
 def _points(y: Data, d: int) -> np.ndarray:
     """Where a density is wanted: (m, d), or numbers if d is 1, or one point of d entries."""
     wanted = "(m,)" if d == 1 else f"(m, {d})"
-    points = _floats(y, f"y must be an array of shape {wanted} of numbers")
+    points = as_floats(y, "y")
     if points.ndim < 2 and (d == 1 or points.shape == (d,)):
         points = points.reshape(-1, d)
     if points.ndim != 2 or points.shape[1] != d or not np.isfinite(points).all():
@@ -805,20 +805,9 @@ def _points(y: Data, d: int) -> np.ndarray:
     return points
 
 
-def _floats(value: object, wanted: str) -> np.ndarray:
-    """Numbers as an array; ``wanted`` begins the error about dates, texts and other objects."""
-    try:
-        array = np.asarray(plain(value))
-        if array.dtype.kind not in "fiubO" or hasattr(value, "toarray"):
-            raise TypeError
-        return array.astype(float)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{wanted}; got {argument_repr(value):.60}.") from error
-
-
 def _numbers(value: object, name: str) -> np.ndarray:
     """One number or an array (m,) of them, none NaN."""
-    numbers = np.atleast_1d(_floats(value, f"{name} must be a number or an array of shape (m,) of numbers"))
+    numbers = np.atleast_1d(as_floats(value, name))
     if numbers.ndim != 1 or np.isnan(numbers).any():
         raise ValueError(
             f"{name} must be a number or an array of shape (m,) without NaN; got "
