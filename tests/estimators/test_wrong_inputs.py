@@ -148,6 +148,15 @@ def test_weights_that_are_none_are_refused(name):
             assert_refused(partial(fitted(name).score, X, right, sample_weight=weights), f"score({kind})")
 
 
+def batch(labels, classes):
+    model = EmbeddingClassifier(Gaussian(1.0), approximation=Nystroem(5), calibration=None, **FIXED)
+    return model.partial_fit(X, labels, classes=classes)
+
+
+def weighted(class_weight):
+    return EmbeddingClassifier(Gaussian(1.0), class_weight=class_weight, **FIXED).fit(X, LABELS)
+
+
 @pytest.mark.parametrize(
     ("question", "words"),
     [
@@ -164,6 +173,16 @@ def test_weights_that_are_none_are_refused(name):
         (lambda: fitted("embedding").score(X, ["a"] * N), "such as.*'a'.*cannot be compared"),
         (lambda: fitted("embedding").fit(X, X), r"shape \(30, 2\).*y.argmax\(1\)"),
         (lambda: fitted("structured").score(X, sparse.csr_array(X)), r"y is sparse.*y.toarray\(\)"),
+        (lambda: batch(LABELS, classes=[[1], [1, 2]]), "classes must have one label.*entries differ in length"),
+        (lambda: batch(LABELS, classes=[]), "There are no labels"),
+        (lambda: batch(["0"] * N, classes=[0, 1]), "labels that are not among the classes: '0'"),
+        (lambda: batch(X, classes=[0, 1]), r"y must have one label.*shape \(30, 2\)"),
+        (lambda: batch([{"a": 1}] * N, classes=[0, 1]), "Unknown label type: y holds objects such as a dict"),
+        (lambda: weighted("equal"), "class_weight must be None, 'balanced' or a dict from classes to weights"),
+        (lambda: weighted({0: "a", 1: 1.0}), "class_weight must be"),
+        (lambda: OperatorRidge(alpha=DAYS).fit(X, NUMBERS), "alpha must be a positive number, an array of candidates"),
+        (lambda: OperatorRidge(random_state="x").fit(X, NUMBERS), "random_state must be an integer.*got 'x'"),
+        (lambda: fitted("ridge").card(5, 5), "X should be an array.*got 5"),
         (lambda: fitted("conditional").cdf(X, DAYS), "y must be a number or an array"),
         (lambda: fitted("ridge").fit(X, NUMBERS, groups=[[1]] * (N - 1) + [[1, 2]]), "entries of different lengths"),
     ],

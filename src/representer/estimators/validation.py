@@ -65,6 +65,7 @@ from representer.values import (
     TRUTH,
     Rule,
     argument_repr,
+    as_floats,
     instance_of,
     integer,
     is_count,
@@ -284,49 +285,55 @@ def encode(X: Data, y: Data) -> tuple[np.ndarray, np.ndarray]:
     """The classes, and the position of each label among them."""
     y = as_labels(y)
     check_lengths(_num_samples(X), len(y))
+    return as_classes(y, "y")
+
+
+def as_classes(y: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """The classes that checked labels name, at least two, and the position of each label among them."""
     try:
         check_classification_targets(y)
         classes, labels = np.unique(y, return_inverse=True)
     except TypeError as error:
         kinds = ", ".join(sorted({type(label).__name__ for label in y}))
         raise TypeError(
-            f"Labels must be of one kind that can be sorted; y has {kinds}. Convert them to str."
+            f"Labels must be of one kind that can be sorted; {name} has {kinds}. Convert them to str."
         ) from error
     return check_classes(classes), labels
 
 
-def as_labels(y: Data) -> np.ndarray:
+def as_labels(y: Data, name: str = "y") -> np.ndarray:
     """Labels of classes (n,), none of which is missing."""
     require_targets(y)
-    refuse_sparse(y)
+    refuse_sparse(y, name)
     y = plain(y)
     y = np.asarray(y) if hasattr(y, "__array__") and not hasattr(y, "shape") else y
     if is_single(y) or isinstance(y, Set | Iterator):
         raise TypeError(
-            f"y should be an array with one label for each sample; got a single {type(y).__name__}. Pass a list or an "
-            "array."
+            f"{name} should be an array with one label for each sample; got one {type(y).__name__}. Pass a list or "
+            "an array."
         )
     try:
         labels = y if hasattr(y, "shape") else np.asarray(y)
     except ValueError as error:  # rows of different lengths
         raise ValueError(
-            "y must have one label for each sample, an array of shape (n_samples,); entries differ in length. "
-            "Samples with several labels need a StructuredPredictor."
+            f"{name} must have one label for each sample, an array of shape (n_samples,); entries differ in "
+            "length. Samples with several labels need a StructuredPredictor."
         ) from error
     if tuple(labels.shape[1:]) not in ((), (1,)):
         raise ValueError(
-            f"y must have one label for each sample, an array of shape (n_samples,); got one of shape {labels.shape}. "
-            "Of rows with a one for their class pass y.argmax(1); rows of several labels need a StructuredPredictor."
+            f"{name} must have one label for each sample, an array of shape (n_samples,); got the shape "
+            f"{labels.shape}. Of rows with a one for their class pass y.argmax(1); rows of several labels need "
+            "a StructuredPredictor."
         )
     if getattr(labels, "dtype", np.dtype(object)).kind == "c":
-        raise ValueError(f"Complex data not supported: y has the type {labels.dtype}. Labels are numbers or texts.")
+        raise ValueError(f"Complex data not supported: {name} holds {labels.dtype}. Labels are numbers or texts.")
     labels = column_or_1d(labels, warn=True)
     refuse_strange_labels(labels)
     assert_all_finite(labels, input_name="y")
     if labels.dtype == object and len(labels) and not any(isinstance(label, str) for label in labels):
         raise ValueError(
-            f"Unknown label type: y holds objects such as a {type(labels[0]).__name__}. Labels are numbers or texts: "
-            "convert them, for example by [str(label) for label in y] or y.astype(int)."
+            f"Unknown label type: {name} holds objects such as a {type(labels[0]).__name__}. Labels are numbers or "
+            "texts: convert them, for example by [str(label) for label in y] or y.astype(int)."
         )
     return labels
 
@@ -428,6 +435,12 @@ def check_arguments(estimator: Any, rules: Mapping[str, Check]) -> None:
 # An argument has the same meaning in every learner that has it. A learner adds those that are its own.
 ARGUMENTS: dict[str, Check] = {
     "alpha": lambda name, value: check_alpha(value),
+    "class_weight": NONE
+    | one_of("balanced")
+    | Rule(
+        "a dict from classes to weights of at least 0",
+        lambda weights: isinstance(weights, dict) and all(is_real(w) and 0 <= w < math.inf for w in weights.values()),
+    ),
     "approximation": approximated_by(
         "Nystroem(...), Landmarks(...), RandomFeatures(...) or TensorSketch(...)", Approximation
     ),
@@ -456,9 +469,9 @@ def check_alpha(alpha: object, *, interpolates: bool = False) -> float | np.ndar
     if isinstance(alpha, str) and alpha == "auto":
         return None
     try:
-        if isinstance(alpha, str) or np.asarray(alpha).dtype.kind == "b":
+        if isinstance(alpha, str) or np.asarray(plain(alpha)).dtype.kind == "b":
             raise TypeError
-        values = np.asarray(alpha, dtype=np.float64)
+        values = as_floats(alpha, "alpha")
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"alpha must be a positive number, an array of candidates or 'auto'; got {argument_repr(alpha)}."
@@ -533,7 +546,14 @@ def noise_of(noise: Data, targets: np.ndarray) -> np.ndarray:
 
 def seed_of(random_state: object) -> int:
     """An integer for torch generators, from whatever scikit-learn takes as ``random_state``."""
-    return remembered(lambda: "a seed", lambda: int(check_random_state(random_state).randint(np.iinfo(np.int32).max)))
+    try:
+        generator = check_random_state(random_state)
+    except ValueError as error:
+        raise ValueError(
+            "random_state must be an integer from 0 to 2³² − 1, a numpy.random.RandomState or None; got "
+            f"{argument_repr(random_state):.60}."
+        ) from error
+    return remembered(lambda: "a seed", lambda: int(generator.randint(np.iinfo(np.int32).max)))
 
 
 def warn_unconverged(*messages: str | None) -> None:

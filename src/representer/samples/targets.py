@@ -294,6 +294,8 @@ def _equals_itself(value: object) -> bool:
 
 def check_classes(classes: np.ndarray) -> np.ndarray:
     """The classes, or an error if there are fewer than two."""
+    if not len(classes):
+        raise ValueError("There are no labels: at least two classes are needed.")
     if len(classes) < 2:
         raise ValueError(
             f"Classifier can't train when only one class is present: every label is {classes.tolist()[0]!r}. At "
