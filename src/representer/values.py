@@ -703,7 +703,48 @@ def argument_repr(argument: object) -> str:
         return f"float('{argument}')"
     if inspect.isroutine(argument):
         return argument.__name__
+    if type(argument).__repr__ is object.__repr__:  # which shows a place in memory
+        return f"<{type(argument).__name__}>"
     return repr(argument)
+
+
+def as_floats(values: object, name: str) -> np.ndarray:
+    """Numbers as an array of double precision; texts, dates and other objects are refused by the argument's name.
+
+    Examples
+    --------
+    >>> from representer.values import as_floats
+    >>> as_floats([1, None], "mean").tolist()
+    [1.0, nan]
+    """
+    try:
+        array = np.asarray(values.detach() if isinstance(values, Tensor) else values)
+        if array.dtype.kind not in "fiubO" or hasattr(values, "toarray"):
+            raise TypeError(f"these are of the type {type(values).__name__}, {array.dtype}")
+        return array.astype(np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(
+            f"{name} must be a number or an array of numbers; got {argument_repr(values):.60} ({error}). Convert it "
+            "first."
+        ) from error
+
+
+def as_generator(random_state: Any) -> np.random.Generator:
+    """NumPy's generator of random numbers from a seed; an error says what a seed may be.
+
+    Examples
+    --------
+    >>> from representer.values import as_generator
+    >>> bool(as_generator(0).random() == as_generator(0).random())
+    True
+    """
+    try:
+        return np.random.default_rng(random_state)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            "random_state must be an integer of at least 0, a numpy.random.Generator or None; got "
+            f"{argument_repr(random_state):.60}."
+        ) from error
 
 
 def per_row(value: Tensor) -> Tensor:

@@ -108,10 +108,27 @@ class Publisher:
                 self.begin(len(publisher.body))
                 self.wfile.write(publisher.body[: len(publisher.body) // 2])
 
-            def portal(self) -> None:
-                page = b"\n <!DOCTYPE HTML><html><body>Please log in</body></html>"
+            def portal(self, head: bytes = b"\n <!DOCTYPE HTML>") -> None:
+                page = head + b"<html><body>Please log in</body></html>"
                 self.begin(len(page))
                 self.wfile.write(page)
+
+            def portal_in_xml(self) -> None:
+                self.portal(b'<?xml version="1.0"?>\n')
+
+            def portal_in_pieces(self) -> None:
+                self.portal(b"<!-- a comment -->")
+
+            def truncated_pieces(self) -> None:
+                self.protocol_version = "HTTP/1.1"
+                self.begin(None, Transfer_Encoding="chunked")
+                self.wfile.write(b"5\r\n1,2,3\r\n5\r\n")
+                self.close_connection = True
+
+            def fifty_bytes(self) -> None:
+                self.begin(len(publisher.body))
+                self.wfile.write(publisher.body[:50])
+                publisher.ended.wait()
 
             def packed(self) -> None:
                 self.begin(len(publisher.body), Content_Encoding="x-gzip")
@@ -231,8 +248,11 @@ def refused(folder: Path, reason: str, **options: Any) -> None:
     ("manner", "reason"),
     [
         ("missing", "the server answered 404 Not Found"),
-        ("truncated", "bytes"),
+        ("truncated", r"only \d+ of \d+ bytes arrived\. Check the connection, and try again"),
+        ("truncated_pieces", r"the connection ended after 5 bytes\. Check the connection, and try again"),
         ("portal", "an HTML page came instead of the data"),
+        ("portal_in_xml", "an HTML page came instead of the data"),
+        ("portal_in_pieces", "an HTML page came instead of the data"),
         ("endless", "max_bytes=1000000 are allowed"),
         ("trickle", r"after 0\.5 s only \d+ bytes had arrived"),
         ("trickling_head", r"after 0\.5 s only 0 bytes had arrived"),
@@ -250,6 +270,18 @@ def test_servers_that_fail(
         refused(tmp_path / "data", reason, max_seconds=seconds, max_bytes=1_000_000)
     publisher.manner = "good"
     assert fetch("banknote", tmp_path / "data").is_file()
+
+
+def test_bytes_count_when_they_arrive(publisher: Publisher, monkeypatch: pytest.MonkeyPatch) -> None:
+    publisher.manner = "fifty_bytes"
+    monkeypatch.setattr(downloads, "SILENCE", 5.0)
+
+    def seen(size: int, total: int) -> None:
+        raise BufferError
+
+    body = downloads._Body(1_000_000, seen)
+    assert isinstance(downloads._await(publisher.address, body, 60.0), BufferError)
+    assert len(body.content) == 50
 
 
 def test_no_server(publisher: Publisher, tmp_path: Path) -> None:
@@ -270,6 +302,52 @@ def test_something_else_is_refused_and_leaves_nothing(publisher: Publisher, tmp_
     refused(tmp_path / "data", "is not the published set")
     publisher.body = bytes(range(256)) * 10
     refused(tmp_path / "data", "is not the published set")
+
+
+@pytest.mark.parametrize("cell", ["nan", "inf", ""])
+@pytest.mark.parametrize("column", [0, 4])
+def test_gaps_in_a_set_that_has_none_are_refused(publisher: Publisher, tmp_path: Path, cell: str, column: int) -> None:
+    lines = publisher.body.splitlines()
+    cells = lines[10].split(b",")
+    cells[column] = cell.encode()
+    publisher.body = b"\n".join([*lines[:10], b",".join(cells), *lines[11:]])
+    refused(
+        tmp_path / "data",
+        f"no empty cells are expected in {'class' if column else 'variance'}.*it has '{cell}' in row 12",
+    )
+
+
+def test_gaps_are_as_many_as_were_published(tmp_path: Path) -> None:
+    table = {"ca": ["1", "", "", "nan"], "class": ["a", "b", "NaN", "c"]}
+    gaps = files.number_columns(tmp_path, {"ca": table["ca"][:3]}, ["ca"], {"ca": 2})
+    assert np.isnan(gaps[:, 0]).tolist() == [False, True, True]
+    with pytest.raises(ValueError, match=r"3 empty cells are expected in ca.*'' in row 3, '' in row 4, 'nan' in row 5"):
+        files.number_columns(tmp_path, table, ["ca"], {"ca": 3})
+    with pytest.raises(ValueError, match=r"1 empty cells are expected in ca.*it has no gaps"):
+        files.number_columns(tmp_path, {"ca": ["1"]}, ["ca"], {"ca": 1})
+    with pytest.raises(ValueError, match="row 4: the name of a class is expected in class; it has 'NaN'"):
+        files.class_column(tmp_path, table, "class")
+    np.savez(tmp_path / "yacht.npz", X=np.array([1.0, np.nan]))
+    with pytest.raises(ValueError, match="gaps or infinite numbers in 'X', and none were published"):
+        files.read_arrays(replace(BANKNOTE.source, file="yacht.npz"), tmp_path, ["X"])
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: fetch(3), "source must be the name of a set, such as 'esol', or a Source; got 3"),
+        (lambda: fetch(None), "source must be the name of a set.*got None.*These can be fetched: "),
+        (lambda: fetch("esol", 3), "folder must be the path of a folder, or None"),
+        (lambda: fetch("esol", max_bytes="5"), "max_bytes must be a positive integer; got '5'"),
+        (lambda: fetch("esol", max_seconds=-1), "max_seconds must be a positive, finite number; got -1"),
+        (lambda: fetch_all("esol"), r"sources must be a list of names or None.*fetch\(name\)"),
+        (lambda: fetch_all(3), "sources must be a list of names or None"),
+        (lambda: fetch_all([3]), "1 of 1 sets could not be fetched:\nsource must be the name of a set"),
+    ],
+)
+def test_arguments_that_mean_nothing_are_refused(call: Callable[[], Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        call()
 
 
 def gzipped(contents: list[bytes], path: Path) -> None:

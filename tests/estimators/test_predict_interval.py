@@ -18,7 +18,7 @@ from representer import (
     OperatorRidge,
     StructuredPredictor,
 )
-from representer.approximation import Nystroem
+from representer.approximation import Nystroem, RandomFeatures
 from representer.kernels import Gaussian
 
 RNG = np.random.default_rng(0)
@@ -186,3 +186,34 @@ def test_candidates_that_cannot_be_excluded():
     precomputed = StructuredPredictor(Gaussian(0.8), output_kernel="precomputed").fit(X, gram)
     with pytest.raises(ValueError, match="precomputed output kernel"):
         precomputed.predict_set(NEW)
+
+
+SIDES = StructuredPredictor(Gaussian(0.8), output_kernel="delta", alpha=0.01, random_state=0)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        OperatorRidge(Gaussian("auto"), random_state=0),
+        DeepKernelRegressor([1], Gaussian(0.8), alpha=0.01, max_iter=2, random_state=0),
+        DeepKernelClassifier([1], Gaussian(0.8), alpha=0.01, max_iter=2, random_state=0),
+        ConditionalMeanEmbedding(Gaussian(0.8), alpha=0.01, random_state=0),
+        EmbeddingClassifier(Gaussian(0.8), alpha=0.01, random_state=0),
+        SIDES,
+    ],
+    ids=lambda model: type(model).__name__,
+)
+@pytest.mark.filterwarnings("ignore:The search over the inner layers")
+def test_fits_without_a_fold_have_no_more_landmarks_than_samples(model):
+    answer = "predict_interval" if hasattr(model, "predict_interval") else "predict_set"
+    targets = Y if answer == "predict_interval" else LABELS
+    counted, shared = (clone(model).set_params(approximation=Nystroem(m)).fit(X, targets) for m in (60, 1.0))
+    np.testing.assert_array_equal(getattr(counted, answer)(NEW[:9]), getattr(shared, answer)(NEW[:9]))
+    with pytest.raises(ValueError, match="n_components of Nystroem"):
+        clone(model).set_params(approximation=Nystroem(61)).fit(X, targets)
+
+
+@pytest.mark.parametrize("pair", [(None, Nystroem(60)), (RandomFeatures(20), Nystroem(55))])
+def test_both_sides_of_a_fit_without_a_fold_have_landmarks_among_its_samples(pair):
+    model = clone(SIDES).set_params(approximation=pair).fit(X, LABELS)
+    assert model.predict_set(NEW[:4]).shape == (4, 3)

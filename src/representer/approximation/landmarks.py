@@ -491,7 +491,7 @@ class Nystroem(Approximation):
     def rows(self, n: int, seed: int) -> np.ndarray:
         """The numbers of the samples that are candidates; uniform landmarks are all of them."""
         m = self.size(n)
-        if self.sampling not in get_args(Sampling):
+        if not (isinstance(self.sampling, str) and self.sampling in get_args(Sampling)):
             words = ", ".join(map(repr, get_args(Sampling)))
             raise ValueError(f"sampling of Nystroem must be one of {words}; got {self.sampling!r}.")
         return sample_rows(n, m, seed) if self.sampling == "uniform" else candidate_rows(n, m, seed)
@@ -533,6 +533,20 @@ class Nystroem(Approximation):
     def restore(self, kernel: Kernel, state: Data, prepare: Callable[[Data], Data]) -> LandmarkFeatures:
         """The features with these landmarks."""
         return landmark_features(kernel, prepare(state))
+
+
+def for_part(approximation: Any, n: int) -> Any:
+    """A learner's argument ``approximation`` for a fit to n of its samples: landmarks are at most so many.
+
+    Examples
+    --------
+    >>> from representer.approximation import Nystroem, RandomFeatures, for_part
+    >>> for_part((RandomFeatures(200), Nystroem(90)), 80)
+    (RandomFeatures(n_components=200), Nystroem(n_components=80))
+    """
+    if isinstance(approximation, tuple | list):
+        return tuple(for_part(side, n) for side in approximation)
+    return approximation.capped(n) if isinstance(approximation, Approximation) else approximation
 
 
 def input_output_pair(

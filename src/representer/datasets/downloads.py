@@ -18,6 +18,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ from representer.datasets.files import (
     writable_folder,
 )
 from representer.kernels import Graph
+from representer.values import COUNT, POSITIVE, argument_repr
 
 Converter = Callable[[list[bytes], Path], None]
 Loader = Callable[..., Bunch]
@@ -56,7 +58,8 @@ MAX_UNPACKED = 1_000_000_000  # bytes of an unpacked archive
 SILENCE = 30.0  # seconds for which a server may send nothing
 LINES = 10.0  # seconds between lines of progress where there is no terminal
 SAME = 1e-3  # relative tolerance of signatures, because copies of a set differ in their last printed digits
-PORTAL = (b"<!doctype html", b"<html", b"<head", b"<script")
+PIECE = 65_536  # bytes that are read at once, at most
+PAGE = b"<"  # what pages of the web begin with, and no published file
 
 
 class DownloadError(OSError, ValueError):
@@ -145,6 +148,7 @@ def fetch(
         The set could not be fetched; the folder is as it was.
     """
     download = _find_download(source)
+    _check_limits(max_seconds, max_bytes)
     path = data_folder(folder) / download.source.file
     try:
         if not again and path.is_file() and is_intact(path):
@@ -195,10 +199,11 @@ def fetch_all(
         After all downloads, if some failed. The message lists them; ``paths`` and ``failures`` of the error hold the
         fetched sets and the others.
     """
+    _check_limits(max_seconds, max_bytes)
     paths: dict[str, Path] = {}
     failures: dict[str, str] = {}
-    for source in DOWNLOADS if sources is None else sources:
-        name = source if isinstance(source, str) else source.file
+    for source in DOWNLOADS if sources is None else _several(sources):
+        name = source.file if isinstance(source, Source) else str(source)
         try:
             paths[name] = fetch(
                 source, folder, again=again, max_seconds=max_seconds, max_bytes=max_bytes, console=console
@@ -212,8 +217,29 @@ def fetch_all(
     return paths
 
 
+def _check_limits(max_seconds: float, max_bytes: int) -> None:
+    """Refuse limits of downloads that are no positive numbers."""
+    POSITIVE("max_seconds", max_seconds)
+    COUNT("max_bytes", max_bytes)
+
+
+def _several(sources: Iterable[Source | str]) -> Iterable[Source | str]:
+    """Sets to fetch; an error if there is one, or what is no set at all."""
+    if isinstance(sources, str | Source) or not isinstance(sources, Iterable):
+        raise ValueError(
+            f"sources must be a list of names or None, which is all sets; got {argument_repr(sources)}. One set is "
+            "fetched by fetch(name), or by a list of one name."
+        )
+    return sources
+
+
 def _find_download(source: Source | str) -> Download:
     """The download of a set, which may be given by a name."""
+    if not isinstance(source, Source | str):
+        raise ValueError(
+            f"source must be the name of a set, such as 'esol', or a Source; got {argument_repr(source)}. These can be "
+            f"fetched: {', '.join(DOWNLOADS)}."
+        )
     name = source if isinstance(source, str) else source.file
     for download in DOWNLOADS.values():
         if name.lower() in download.names:
@@ -272,11 +298,12 @@ def _receive(
         advice = "Look at what is there"
     elif answer is not None:
         reason, advice = f"the server answered {answer.status_code} {answer.reason}", "Try again later"
-    elif error is not None:
-        reason, advice = _innermost(error), "Check the connection, and try again"
     elif size < body.total:
-        reason = f"only {size} of {body.total} bytes arrived"
-    elif head.startswith(PORTAL):
+        reason, advice = f"only {size} of {body.total} bytes arrived", "Check the connection, and try again"
+    elif error is not None:
+        reason = f"the connection ended after {size} bytes" if size else _innermost(error)
+        advice = "Check the connection, and try again"
+    elif head.startswith(PAGE):
         reason = "an HTML page came instead of the data, maybe the login page of the network"
         advice = "Open the address in a browser, log in, and try again"
     else:
@@ -297,12 +324,14 @@ def _await(address: str, body: _Body, max_seconds: float) -> Exception | None:
     def keep_packed(answer: Any, **_: Any) -> None:
         # Servers may declare the packing of a .gz file to be one of the transport; the packed file is wanted.
         answer.raw.headers.pop("content-encoding", None)
+        if not answer.raw.chunked and hasattr(answer.raw, "read1"):
+            answer.raw.stream = partial(_pieces, answer.raw)
         answers.append(answer)
 
     def receive() -> None:
         options = {"timeout": SILENCE, "headers": {"Accept-Encoding": "identity"}, "hooks": {"response": keep_packed}}
         try:
-            pooch.HTTPDownloader(progressbar=body, **options)(address, body, None)
+            pooch.HTTPDownloader(progressbar=body, chunk_size=PIECE, **options)(address, body, None)
         except Exception as error:
             errors.append(error)
         finally:
@@ -312,12 +341,18 @@ def _await(address: str, body: _Body, max_seconds: float) -> Exception | None:
     thread = threading.Thread(target=receive, daemon=True)
     try:
         thread.start()
-        thread.join(max_seconds)
+        thread.join(min(max_seconds, threading.TIMEOUT_MAX))
     finally:
         body.stop()
     if thread.is_alive():
         return TimeoutError(f"{address} is not done after {max_seconds:g} s")
     return errors[0] if errors else None
+
+
+def _pieces(raw: Any, size: int, **options: Any) -> Iterator[bytes]:
+    """The body of an answer in pieces as they arrive, where urllib3 would wait for whole ones of this size."""
+    while piece := raw.read1(size, **options):
+        yield piece
 
 
 def _innermost(error: BaseException) -> str:

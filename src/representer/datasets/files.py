@@ -43,6 +43,8 @@ def data_folder(folder: str | Path | None = None) -> Path:
     """The data folder: the argument, else the one that the environment variable names, else the user's cache."""
     import pooch  # imported late, so that `import representer` does without it
 
+    if not isinstance(folder, str | os.PathLike | None):
+        raise ValueError(f"folder must be the path of a folder, or None for the one of the user; got {folder!r}.")
     place = folder or os.environ.get(VARIABLE) or pooch.os_cache("representer")
     return Path(place).expanduser()
 
@@ -139,7 +141,13 @@ def read_arrays(source: Source, folder: str | Path | None, names: Sequence[str])
         absent = [name for name in names if name not in arrays]
         if absent:
             raise ValueError(f"{path} has no array {absent[0]!r}; it has {', '.join(arrays)}.")
-        return path, [arrays[name] for name in names]
+        contents = [arrays[name] for name in names]
+    for name, array in zip(names, contents, strict=True):
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise ValueError(
+                f"{path} has gaps or infinite numbers in {name!r}, and none were published. {_again(source)}"
+            )
+    return path, contents
 
 
 def _again(source: Source) -> str:
@@ -169,13 +177,37 @@ def text_column(path: Path, table: dict[str, list[str]], name: str) -> list[str]
     return table[name]
 
 
-def number_columns(path: Path, table: dict[str, list[str]], names: list[str]) -> np.ndarray:
-    """The numbers of columns, side by side."""
-    columns = [text_column(path, table, name) for name in names]
+def class_column(path: Path, table: dict[str, list[str]], name: str) -> list[str]:
+    """The names of classes in a column, none of which is missing."""
+    cells = text_column(path, table, name)
+    for row, cell in enumerate(cells, start=2):
+        if cell.strip().lower() in ("", "nan"):
+            raise ValueError(f"{path}, row {row}: the name of a class is expected in {name}; it has {cell!r}.")
+    return cells
+
+
+def number_columns(
+    path: Path, table: dict[str, list[str]], names: list[str], gaps: Mapping[str, int] | None = None
+) -> np.ndarray:
+    """The numbers of columns, side by side; empty cells are NaN, as many in a column as ``gaps`` says."""
+    columns = [_numbers(path, text_column(path, table, name), name, (gaps or {}).get(name, 0)) for name in names]
+    return np.array(columns).T
+
+
+def _numbers(path: Path, cells: list[str], name: str, n_gaps: int) -> np.ndarray:
+    """The numbers of a column, of whose cells so many are empty: they are NaN."""
     try:
-        return np.array(columns, dtype=float).T
+        numbers = np.array([cell or "nan" for cell in cells], dtype=float)
     except ValueError as error:
-        raise ValueError(f"{path}: {error}. Numbers are expected in {', '.join(names)}.") from error
+        raise ValueError(f"{path}: {error}. Numbers are expected in {name}.") from error
+    strange = np.flatnonzero(~np.isfinite(numbers)).tolist()
+    if len(strange) != n_gaps or any(cells[row] for row in strange):
+        first = ", ".join(f"{cells[row]!r} in row {row + 2}" for row in strange[:3])
+        raise ValueError(
+            f"{path}: {n_gaps or 'no'} empty cells are expected in {name}, and finite numbers in the others; it has "
+            f"{first or 'no gaps'}."
+        )
+    return numbers
 
 
 def make_bunch(

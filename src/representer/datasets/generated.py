@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils import Bunch, check_random_state
 
-from representer.values import is_count, is_real
+from representer.values import argument_repr, as_floats, as_generator, is_count, is_real
 
 Seed = int | np.random.Generator | None
 RADII = (0.5, 1.5, 2.5)
@@ -164,15 +164,15 @@ def square_grid(size: int = 101) -> np.ndarray:
     >>> square_grid(2).tolist()
     [[-1.0, -1.0], [1.0, -1.0], [-1.0, 1.0], [1.0, 1.0]]
     """
-    if size < 2:
-        raise ValueError(f"A grid needs at least 2 points on a side; got size={size!r}.")
+    if not (is_count(size) and size >= 2):
+        raise ValueError(f"A grid needs at least 2 points on a side; got size={argument_repr(size):.60}.")
     side = np.linspace(-1.0, 1.0, size)
     return np.stack(np.meshgrid(side, side), -1).reshape(-1, 2)
 
 
 def _coordinates(X: npt.ArrayLike) -> np.ndarray:
     """The coordinates x and y of points of the plane."""
-    points = np.asarray(X, dtype=float)
+    points = as_floats(X, "X")
     if points.ndim != 2 or points.shape[1] != 2:
         raise ValueError(f"Points of the plane are expected, an array (n_samples, 2); got shape {points.shape}.")
     return points.T
@@ -185,8 +185,7 @@ def _sample(
     random_state: int | np.random.RandomState | None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Values of a function at random points of the square, with noise."""
-    if n_samples < 1 or noise < 0:
-        raise ValueError(f"n_samples must be positive and noise at least 0; got {n_samples!r} and {noise!r}.")
+    _check_size(n_samples, noise)
     rng = check_random_state(random_state)
     X = rng.uniform(-1.0, 1.0, (n_samples, 2))
     return X, function(X) + noise * rng.standard_normal(n_samples)
@@ -335,12 +334,17 @@ def make_synth3(n_samples: int = 100, *, n_features: int = 140, random_state: Se
 
 def _generator(n_samples: int, noise: float, random_state: Seed) -> np.random.Generator:
     """The random number generator of a set; an error if its size or its noise is inadmissible."""
+    _check_size(n_samples, noise)
+    return as_generator(random_state)
+
+
+def _check_size(n_samples: int, noise: float) -> None:
+    """Refuse an inadmissible size or noise of a set."""
     if not is_count(n_samples) or not (is_real(noise) and 0.0 <= noise < np.inf):
         raise ValueError(
             "n_samples must be positive, an integer, and noise at least 0, a finite number; got "
-            f"{n_samples!r} and {noise!r}."
+            f"{argument_repr(n_samples):.60} and {argument_repr(noise):.60}."
         )
-    return np.random.default_rng(random_state)
 
 
 def _square(t: np.ndarray) -> np.ndarray:
@@ -382,9 +386,9 @@ def make_strings(n_samples: int = 400, *, length: int = 60, random_state: Seed =
     >>> [len(s) for s in strings], classes.tolist()
     ([12, 12, 12, 12], [0, 1, 0, 1])
     """
-    if length < len(MOTIF):
-        raise ValueError(f"length must be at least {len(MOTIF)}, that of the motif; got {length!r}.")
-    rng = np.random.default_rng(random_state)
+    if not (is_count(length) and length >= len(MOTIF)):
+        raise ValueError(f"length must be at least {len(MOTIF)}, that of the motif; got {argument_repr(length):.60}.")
+    rng = _generator(n_samples, 0.0, random_state)
     classes = np.arange(n_samples) % 2
     strings = []
     for has_motif in classes:
@@ -426,7 +430,7 @@ def make_bumps(
     >>> len(curves), classes.tolist()
     (4, [0, 1, 0, 1])
     """
-    rng = np.random.default_rng(random_state)
+    rng = _generator(n_samples, noise, random_state)
     classes = np.arange(n_samples) % 2
     curves = []
     for second in classes:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 from sklearn.utils import Bunch
 
-from representer.datasets.files import Source, loader, make_bunch, number_columns, read_table, text_column
+from representer.datasets.files import Source, class_column, loader, make_bunch, number_columns, read_table
 
 YACHT = Source(
     "yacht.csv",
@@ -77,21 +77,19 @@ def _load_table(
     shape: tuple[int, int],
     target: str = "class",
     kind: type = str,
-    gaps: tuple[str, ...] = (),
+    gaps: Mapping[str, int] | None = None,
 ) -> Bunch:
     """The bunch of a table of numbers with a column of targets, which are classes unless they are floats.
 
-    Cells may be empty in the columns ``gaps`` only; a column ``sequence`` names the samples, and is no feature.
+    So many cells as ``gaps`` says are empty in a column; a column ``sequence`` names the samples, and is no feature.
     """
     path, table = read_table(source, folder, shape[0])
-    for name in gaps:
-        table[name] = [cell or "nan" for cell in text_column(path, table, name)]
     if kind is str:
-        values = np.array(text_column(path, table, target))
+        values = np.array(class_column(path, table, target))
     else:
         values = number_columns(path, table, [target])[:, 0].astype(kind)
     names = [name for name in table if name not in (target, "sequence")]
-    bunch = make_bunch(source, path, number_columns(path, table, names), values, names, shape)
+    bunch = make_bunch(source, path, number_columns(path, table, names, gaps), values, names, shape)
     if kind is not float:
         bunch.target_names = np.unique(values)
     return bunch
@@ -175,4 +173,4 @@ def load_cleveland(
     if target not in ("cholesterol", "diagnosis"):
         raise ValueError(f"target must be 'cholesterol' or 'diagnosis'; got {target!r}.")
     column, kind = ("chol", float) if target == "cholesterol" else ("num", int)
-    return _load_table(CLEVELAND, folder, (303, 13), column, kind, gaps=("ca", "thal"))
+    return _load_table(CLEVELAND, folder, (303, 13), column, kind, gaps={"ca": 4, "thal": 2})

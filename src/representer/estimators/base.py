@@ -23,6 +23,7 @@ from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from representer.approximation import for_part
 from representer.estimators.validation import (
     ARGUMENTS,
     DTYPES,
@@ -34,6 +35,8 @@ from representer.estimators.validation import (
     columns_of_fit,
     needs_approximation,
     needs_vectors,
+    score_of_known,
+    score_of_labels,
     seed_of,
     warn_unconverged,
 )
@@ -151,7 +154,7 @@ def answering(method: Callable[..., Any]) -> Callable[..., Any]:
         model = object.__new__(type(learner))
         model.__dict__ = learner.__dict__  # the same one, which a fit replaces and does not change
         passed = [*args, *kwargs.values()]
-        if method.__name__ == "score":
+        if method.__name__.startswith("score"):
             refuse_unknown_sizes(passed)
         with refusing_huge_integers(passed):
             return method(model, *args, **kwargs)
@@ -604,6 +607,7 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         """The same fit to other samples, without a word: warnings were those of the whole fit."""
         # The weights of samples are those of their classes, too.
         fixed = {"random_state": seed, "verbose": 0, "class_weight": None}
+        fixed["approximation"] = for_part(getattr(self, "approximation", None), samples.n)
         bare = clone(self)
         bare.set_params(**{name: value for name, value in fixed.items() if name in bare.get_params(deep=False)})
         options = {name: values for name, values in samples.options.items() if values is not None}
@@ -945,6 +949,48 @@ def predict_set(self: KernelLearner, X: Data, coverage: float = 0.9) -> np.ndarr
         raise ValueError(f"Sets rank classes by their probabilities. {error}") from error
     inputs = self._new_inputs(X)
     return class_sets(self._fold_fits(), inputs, coverage, self.classes_)
+
+
+def score_of_numbers(self: Any, X: Data, y: Data, sample_weight: Data = None) -> float:
+    """R², the share of the variance that predictions explain: the mean over the outputs.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_queries, n_features), or a sequence of what the kernel takes
+        Inputs; with a precomputed kernel, k(X, X_train).
+    y : array-like of shape (n_queries,) or (n_queries, n_outputs)
+        Targets; among several outputs, NaN where one is missing: each output is scored where it is known.
+    sample_weight : array-like of shape (n_queries,), default=None
+        Weights of the samples.
+
+    Returns
+    -------
+    score : float
+        1 for perfect predictions, 0 for the mean of y.
+    """
+    check_both("score", X, y)
+    return score_of_known(y, self.predict(X), sample_weight)
+
+
+def score_of_classes(self: Any, X: Data, y: Data, sample_weight: Data = None) -> float:
+    """The accuracy: the share of samples whose class is predicted.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_queries, n_features), or a sequence of what the kernel takes
+        Inputs; with a precomputed kernel, k(X, X_train).
+    y : array-like of shape (n_queries,)
+        The classes.
+    sample_weight : array-like of shape (n_queries,), default=None
+        Weights of the samples.
+
+    Returns
+    -------
+    score : float
+        1 if all classes are right.
+    """
+    check_both("score", X, y)
+    return score_of_labels(y, self.predict(X), sample_weight)
 
 
 def library_learners() -> list[type]:

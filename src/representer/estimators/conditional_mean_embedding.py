@@ -60,7 +60,7 @@ from representer.samples import (
     take,
 )
 from representer.systems.conditional import TargetSource, with_targets
-from representer.values import NONE, NOT_NEGATIVE, argument_repr, is_count, is_real, one_of
+from representer.values import NONE, NOT_NEGATIVE, argument_repr, as_floats, is_count, is_real, one_of
 
 
 class ConditionalMeanEmbedding(KernelLearner):
@@ -793,8 +793,8 @@ def _checked(kernel: Kernel, values: object) -> Any:
 
 def _points(y: Data, d: int) -> np.ndarray:
     """Where a density is wanted: (m, d), or numbers if d is 1, or one point of d entries."""
-    points = np.asarray(y, dtype=float)
     wanted = "(m,)" if d == 1 else f"(m, {d})"
+    points = as_floats(y, "y")
     if points.ndim < 2 and (d == 1 or points.shape == (d,)):
         points = points.reshape(-1, d)
     if points.ndim != 2 or points.shape[1] != d or not np.isfinite(points).all():
@@ -807,10 +807,7 @@ def _points(y: Data, d: int) -> np.ndarray:
 
 def _numbers(value: object, name: str) -> np.ndarray:
     """One number or an array (m,) of them, none NaN."""
-    try:
-        numbers = np.atleast_1d(np.asarray(value, dtype=float))
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must be a number or an array of shape (m,) of numbers; got {value!r:.60}.") from error
+    numbers = np.atleast_1d(as_floats(value, name))
     if numbers.ndim != 1 or np.isnan(numbers).any():
         raise ValueError(
             f"{name} must be a number or an array of shape (m,) without NaN; got "

@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
 
 from representer.approximation import Nystroem
-from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting
+from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting, score_of_classes
 from representer.estimators.base import predict_set as class_sets_of
 from representer.estimators.deep_regressor import (
     DEEP_ARGUMENTS,
@@ -451,6 +451,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         return np.where(tied, self.class_count_, -1).argmax(1)
 
     predict_set = class_sets_of
+    score = score_of_classes
 
     def predict_proba(self, X: Data) -> np.ndarray:
         """Predict class probabilities.

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import Tags, check_array
+from sklearn.utils import Tags
 from sklearn.utils._set_output import _wrap_data_with_container
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
@@ -19,7 +19,7 @@ from representer import inspection
 from representer.approximation import Nystroem
 from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.operator_ridge import OperatorRidge
-from representer.estimators.validation import Check, approximated_by, seed_of, warn_unconverged
+from representer.estimators.validation import Check, approximated_by, check_codes, seed_of, warn_unconverged
 from representer.functions.levels import Levels
 from representer.inspection import ApproximationBounds
 from representer.kernels import Gaussian, Kernel, single_kernel
@@ -456,7 +456,7 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
             Data; with a precomputed kernel, the row numbers of the training samples that come closest.
         """
         j, sizes = self._level(level), self.n_components_
-        codes = check_array(plain(H), dtype=np.float64, input_name="H")
+        codes = check_codes(H, "H")
         if level is None and codes.shape[1] == sum(sizes):
             codes = codes[:, self.function_.columns(j)]
         if codes.shape[1] != sizes[j]:

@@ -15,7 +15,7 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 from torch import Tensor
 
 from representer.approximation import Nystroem
-from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting
+from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting, score_of_numbers
 from representer.estimators.base import predict_interval as intervals_of
 from representer.estimators.validation import (
     POSITIVE_OR_AUTO,
@@ -23,6 +23,7 @@ from representer.estimators.validation import (
     approximated_by,
     check_targets,
     folds_of,
+    noise_of,
     seed_of,
     warn_unconverged,
 )
@@ -68,7 +69,6 @@ from representer.samples import (
     Samples,
     TrainingSamples,
     check_left_out,
-    check_noise,
     is_dask,
     is_flat,
     largest_target,
@@ -646,7 +646,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
                 f"noise= of each output, of shape {np.shape(noise)}, has no place in inner layers, which all outputs "
                 "share. Give one standard deviation a sample, or use OperatorRidge."
             )
-        weights = noise_weights(check_noise(noise, np.zeros((_num_samples(X), 1))))[:, 0]
+        weights = noise_weights(noise_of(noise, np.zeros((_num_samples(X), 1))))[:, 0]
         return weights if sample_weight is None else weights * np.asarray(plain(sample_weight), dtype=np.float64)
 
     def _targets(self, y: Data, n: int) -> np.ndarray:
@@ -706,6 +706,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         return mean, self._shaped(self._unit * self.system_.deviation(points))
 
     predict_interval = intervals_of
+    score = score_of_numbers
 
     def _interval_ends(self, inputs: Data, coverage: float) -> np.ndarray:
         """By folds, for any loss."""

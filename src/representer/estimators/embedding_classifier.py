@@ -9,14 +9,16 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_is_fitted
 
 from representer.approximation import Approximation
-from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting
+from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting, score_of_classes
 from representer.estimators.base import predict_set as class_sets_of
 from representer.estimators.operator_ridge import OperatorRidge
 from representer.estimators.validation import (
     Check,
+    as_classes,
+    as_labels,
     check_alpha,
     check_bound,
     check_inputs,
@@ -50,7 +52,6 @@ from representer.samples import (
     InMemory,
     OnDask,
     Samples,
-    check_classes,
     check_groups,
     check_lengths,
     in_memory,
@@ -463,14 +464,19 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
             classes = getattr(self, "classes_", None) if classes is None else classes  # those of a fit before
             if classes is None:
                 raise ValueError("classes= must be given to the first call of partial_fit: all labels that will come.")
-            self.classes_ = check_classes(np.unique(classes))
-        elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
+            self.classes_ = as_classes(as_labels(classes, "classes"), "classes")[0]
+        elif classes is not None and not np.array_equal(
+            as_classes(as_labels(classes, "classes"), "classes")[0], self.classes_
+        ):
             raise ValueError(f"classes={classes!r} are not those of the first call, {self.classes_.tolist()}.")
-        labels = np.asarray(column_or_1d(plain(y)))
+        labels, known = as_labels(y), set(self.classes_.tolist())
         check_lengths(len(X), len(labels))
-        strangers = np.setdiff1d(labels, self.classes_)
-        if len(strangers):
-            raise ValueError(f"y has labels that are not among the classes: {strangers[0].item()!r}.")
+        strangers = [label for label in labels.tolist() if label not in known]
+        if strangers:
+            raise ValueError(
+                f"y has labels that are not among the classes: {strangers[0]!r}. The first call got {known}; "
+                "give it all classes that will come."
+            )
         return np.searchsorted(self.classes_, labels)
 
     # -- arguments ----------------------------------------------------------------------------------------------------
@@ -599,6 +605,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         return probabilities if self.far_field_ is None else self.far_field_(probabilities, inputs)
 
     predict_set = class_sets_of
+    score = score_of_classes
 
     def entropy(self, X: Data, kind: str | None = None) -> np.ndarray:
         """How uncertain the class of each input is, in nats.

@@ -26,7 +26,7 @@ from representer.estimators.deep_regressor import (
     deep_attributes,
     last_solution,
 )
-from representer.estimators.validation import POSITIVE_OR_AUTO, Check, check_inputs, seed_of
+from representer.estimators.validation import POSITIVE_OR_AUTO, Check, check_codes, check_inputs, seed_of
 from representer.functions import Composed, CompositionNetwork, Expansion, Layer
 from representer.kernels import Kernel, as_kernel, is_frame, one_kernel, single_kernel
 from representer.notices import warn
@@ -513,7 +513,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         return self.function_.from_image(codes, self.code_layer_ + 1)
 
     def _check_codes(self, Z: Data) -> Tensor:
-        codes = check_array(plain(Z), dtype=np.float64, input_name="Z")
+        codes = check_codes(Z, "Z")
         if codes.shape[1] != self.n_components_:
             raise ValueError(f"Z has {codes.shape[1]} columns, but codes have {self.n_components_} components.")
         return self._representation().tensor(codes)

@@ -13,15 +13,14 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from representer.approximation import Approximation, Falkon
-from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting
+from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting, score_of_numbers
 from representer.estimators.base import predict_interval as intervals_of
 from representer.estimators.validation import (
     DTYPES,
     Check,
     check_alpha,
-    check_both,
     check_targets,
-    score_of_known,
+    noise_of,
     seed_of,
     takes_batches,
     warn_unconverged,
@@ -55,7 +54,6 @@ from representer.samples import (
     TrainingSamples,
     as_scipy,
     check_left_out,
-    check_noise,
     in_memory,
     is_dask,
     is_flat,
@@ -413,7 +411,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
     def _with_noise(self, samples: InMemory, noise: Data) -> InMemory:
         """The samples with weights in inverse proportion to the variance of their noise; the median has weight one."""
         block = samples.samples
-        deviations = self._noise = check_noise(noise, plain(block.Y))
+        deviations = self._noise = noise_of(noise, plain(block.Y))
         if deviations.shape[1] > 1 and self.approximation is not None:
             raise ValueError(
                 "noise= of each output is for exact fits; with approximation= give that of each sample, of shape "
@@ -545,25 +543,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
             raise ValueError("loo_predict_ needs the training samples, and a fit by batches or on Dask keeps none.")
         return self._shaped(self._unit * plain(self.system_.left_out()).astype(np.float64))
 
-    def score(self, X: Data, y: Data, sample_weight: Data = None) -> float:
-        """R², the share of the variance that predictions explain: the mean over the outputs.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_queries, n_features), or a sequence of what the kernel takes
-            Inputs; with a precomputed kernel, k(X, X_train).
-        y : array-like of shape (n_queries,) or (n_queries, n_outputs)
-            Targets; among several outputs, NaN where one is missing: each output is scored where it is known.
-        sample_weight : array-like of shape (n_queries,), default=None
-            Weights of the samples.
-
-        Returns
-        -------
-        score : float
-            1 for perfect predictions, 0 for the mean of y.
-        """
-        check_both("score", X, y)
-        return score_of_known(y, self.predict(X), sample_weight)
+    score = score_of_numbers
 
     def predict(self, X: Data, return_std: bool = False) -> Any:
         """Predict targets.

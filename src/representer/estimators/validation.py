@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import assert_all_finite, check_array, check_random_state
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, _num_samples, column_or_1d, validate_data
+from sklearn.utils.validation import _num_samples, column_or_1d, validate_data
 
 from representer.approximation import Approximation, check_bare
 from representer.kernels import (
@@ -21,6 +21,7 @@ from representer.kernels import (
     Kernel,
     Stack,
     is_frame,
+    refuse_flat,
     refuse_non_numbers,
     refuse_pictures,
     refuse_unordered,
@@ -42,9 +43,14 @@ from representer.samples import (
     check_classes,
     check_gram,
     check_lengths,
+    check_noise,
+    finite_columns,
+    is_dask,
+    is_missing,
     is_single,
     plain,
     refuse_equal_names,
+    refuse_sparse,
     refuse_strange_labels,
     refuse_unknown,
     remembered,
@@ -59,6 +65,7 @@ from representer.values import (
     TRUTH,
     Rule,
     argument_repr,
+    as_floats,
     instance_of,
     integer,
     is_count,
@@ -88,6 +95,7 @@ def check_inputs(
         stated = getattr(estimator, "kernel", None)
         refuse_non_numbers(X, "X", stated)
         refuse_pictures(X, stated)
+        refuse_flat(X)
         accepted = "csr" if takes_sparse(kernel) and domain == "vectors" else False
         gaps = domain == "vectors" and takes_gaps(kernel)
         finite = "allow-nan" if gaps or means is not None else True
@@ -96,6 +104,8 @@ def check_inputs(
                 estimator, X, reset=reset, dtype=np.float64, accept_sparse=accepted, ensure_all_finite=finite
             )
         except ValueError as error:
+            if "Found array with 0" in str(error):
+                raise ValueError(f"{error} Give at least one row of at least one number.") from error
             if domain == "gram" or "contains NaN" not in str(error):
                 raise
             with_kernel = "" if stated is None else f" with kernel={stated!r}"
@@ -150,14 +160,30 @@ def _named_columns(estimator: Any, X: Data, *, reset: bool) -> Records:
 def check_targets(y: Data, n: int) -> tuple[np.ndarray, bool]:
     """Targets as (n, p), and whether they came as a vector; NaN marks a missing entry if there are several outputs."""
     require_targets(y)
-    if hasattr(y, "toarray"):
-        raise ValueError("y is sparse, where a dense array is expected. Pass y.toarray().")
-    y = np.asarray(plain(y))
-    refuse_non_numbers(y, "y")
-    if y.dtype == object:
-        y = check_array(y, dtype=np.float64, ensure_2d=False, ensure_all_finite=False, input_name="y")
-    y = y.astype(np.float64) if y.dtype.kind != "c" else check_array(y, ensure_2d=False)
-    return target_columns(y, n)
+    return target_columns(_numbers(y, "y"), n)
+
+
+def _numbers(data: Data, name: str) -> np.ndarray:
+    """An array of numbers of double precision, NaN where one is missing."""
+    refuse_sparse(data, name)
+    data = np.asarray(data) if is_dask(data) else plain(data)
+    refuse_non_numbers(data, name)
+    array = np.asarray(data)
+    if array.dtype == object:
+        array = np.where(np.frompyfunc(is_missing, 1, 1)(array).astype(bool), np.nan, array)
+    return array.astype(np.float64)
+
+
+def check_codes(codes: Data, name: str) -> np.ndarray:
+    """Rows of finite numbers (n, m), such as codes and components."""
+    rows = _numbers(codes, name)
+    refuse_flat(rows, name)
+    if rows.ndim != 2 or rows.size == 0:
+        raise ValueError(f"{name} must have the shape (n_samples, n_components), without a 0; got {rows.shape}.")
+    wrong = np.flatnonzero(~np.isfinite(rows).all(1))
+    if len(wrong):
+        raise ValueError(f"Input {name} contains NaN or infinity, first in row {int(wrong[0])}. Leave such rows out.")
+    return rows
 
 
 def check_outputs(kernel: Kernel, Y: Data, *, reset: bool) -> tuple[Any, bool]:
@@ -165,17 +191,15 @@ def check_outputs(kernel: Kernel, Y: Data, *, reset: bool) -> tuple[Any, bool]:
     require_targets(Y)
     Y = plain(Y)
     if kernel.domain in ("vectors", "gram"):
-        if hasattr(Y, "toarray"):
-            raise ValueError("y is sparse, where a dense array is expected. Pass y.toarray().")
-        refuse_non_numbers(Y, "y")
         objects = isinstance(Y, Iterable) and getattr(Y, "dtype", np.dtype(object)).kind == "O"
         if objects and any(isinstance(item, set | frozenset) for item in Y):
             raise ValueError(
                 f"y holds sets, but {kernel!r} takes vectors. sklearn.preprocessing.MultiLabelBinarizer makes rows of "
                 "zeros and ones from sets."
             )
-        loose = {"ensure_2d": False, "allow_nd": True, "ensure_all_finite": False}
-        array = check_array(Y, dtype=np.float64, input_name="y", **loose)
+        array = _numbers(Y, "y")
+        if array.size == 0:
+            raise ValueError(f"y is empty: its shape is {array.shape}. At least one output with one number is needed.")
         if array.ndim not in (1, 2):
             raise ValueError(
                 f"y must have shape (n_samples,) or (n_samples, n_outputs); got {array.shape}. Pass "
@@ -198,10 +222,22 @@ def check_weights(sample_weight: Data, X: Data) -> np.ndarray | None:
     """Non-negative sample weights, not all zero; None where all are equal to one."""
     if sample_weight is None:
         return None
-    rows = np.empty((_num_samples(X), 1))
-    weights = _check_sample_weight(plain(sample_weight), rows, dtype=np.float64, ensure_non_negative=True)
+    n = _num_samples(X)
+    weights = np.full(n, float(sample_weight)) if is_real(sample_weight) else _numbers(sample_weight, "sample_weight")
+    if weights.shape != (n,):
+        raise ValueError(
+            f"sample_weight must have one number for each of the {n} samples, an array of shape ({n},); got one of "
+            f"shape {weights.shape}."
+        )
+    wrong = np.flatnonzero(~((weights >= 0) & (weights < np.inf)))
+    if len(wrong):
+        reason = "NaN" if np.isnan(weights[wrong[0]]) else "infinity" if weights[wrong[0]] > 0 else "negative values"
+        raise ValueError(
+            f"Input sample_weight contains {reason}, first in row {int(wrong[0])}. Weights are finite and at least 0, "
+            "which leaves a sample out."
+        )
     if not weights.max() > 0:
-        raise ValueError("Sample weights must contain at least one non-zero number.")
+        raise ValueError("Sample weights must contain at least one non-zero number: there is nothing to learn from.")
     low, high = SQUARED_SIZES
     return weights if low < weights.max() < high else weights / weights.max()  # they matter up to a common factor
 
@@ -247,20 +283,59 @@ def needs_vectors(kernel: Kernel | OperatorKernel | Stack) -> None:
 
 def encode(X: Data, y: Data) -> tuple[np.ndarray, np.ndarray]:
     """The classes, and the position of each label among them."""
-    require_targets(y)
-    y = column_or_1d(plain(y), warn=True)
-    refuse_strange_labels(y)
-    assert_all_finite(y, input_name="y")
+    y = as_labels(y)
     check_lengths(_num_samples(X), len(y))
+    return as_classes(y, "y")
+
+
+def as_classes(y: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """The classes that checked labels name, at least two, and the position of each label among them."""
     try:
         check_classification_targets(y)
         classes, labels = np.unique(y, return_inverse=True)
     except TypeError as error:
         kinds = ", ".join(sorted({type(label).__name__ for label in y}))
         raise TypeError(
-            f"Labels must be of one kind that can be sorted; y has {kinds}. Convert them to str."
+            f"Labels must be of one kind that can be sorted; {name} has {kinds}. Convert them to str."
         ) from error
     return check_classes(classes), labels
+
+
+def as_labels(y: Data, name: str = "y") -> np.ndarray:
+    """Labels of classes (n,), none of which is missing."""
+    require_targets(y)
+    refuse_sparse(y, name)
+    y = plain(y)
+    y = np.asarray(y) if hasattr(y, "__array__") and not hasattr(y, "shape") else y
+    if is_single(y) or isinstance(y, Set | Iterator):
+        raise TypeError(
+            f"{name} should be an array with one label for each sample; got one {type(y).__name__}. Pass a list or "
+            "an array."
+        )
+    try:
+        labels = y if hasattr(y, "shape") else np.asarray(y)
+    except ValueError as error:  # rows of different lengths
+        raise ValueError(
+            f"{name} must have one label for each sample, an array of shape (n_samples,); entries differ in "
+            "length. Samples with several labels need a StructuredPredictor."
+        ) from error
+    if tuple(labels.shape[1:]) not in ((), (1,)):
+        raise ValueError(
+            f"{name} must have one label for each sample, an array of shape (n_samples,); got the shape "
+            f"{labels.shape}. Of rows with a one for their class pass y.argmax(1); rows of several labels need "
+            "a StructuredPredictor."
+        )
+    if getattr(labels, "dtype", np.dtype(object)).kind == "c":
+        raise ValueError(f"Complex data not supported: {name} holds {labels.dtype}. Labels are numbers or texts.")
+    labels = column_or_1d(labels, warn=True)
+    refuse_strange_labels(labels)
+    assert_all_finite(labels, input_name="y")
+    if labels.dtype == object and len(labels) and not any(isinstance(label, str) for label in labels):
+        raise ValueError(
+            f"Unknown label type: {name} holds objects such as a {type(labels[0]).__name__}. Labels are numbers or "
+            "texts: convert them, for example by [str(label) for label in y] or y.astype(int)."
+        )
+    return labels
 
 
 def class_weights(class_weight: dict[Any, float] | str | None, classes: np.ndarray, totals: np.ndarray) -> np.ndarray:
@@ -360,6 +435,12 @@ def check_arguments(estimator: Any, rules: Mapping[str, Check]) -> None:
 # An argument has the same meaning in every learner that has it. A learner adds those that are its own.
 ARGUMENTS: dict[str, Check] = {
     "alpha": lambda name, value: check_alpha(value),
+    "class_weight": NONE
+    | one_of("balanced")
+    | Rule(
+        "a dict from classes to weights of at least 0",
+        lambda weights: isinstance(weights, dict) and all(is_real(w) and 0 <= w < math.inf for w in weights.values()),
+    ),
     "approximation": approximated_by(
         "Nystroem(...), Landmarks(...), RandomFeatures(...) or TensorSketch(...)", Approximation
     ),
@@ -388,9 +469,9 @@ def check_alpha(alpha: object, *, interpolates: bool = False) -> float | np.ndar
     if isinstance(alpha, str) and alpha == "auto":
         return None
     try:
-        if isinstance(alpha, str) or np.asarray(alpha).dtype.kind == "b":
+        if isinstance(alpha, str) or np.asarray(plain(alpha)).dtype.kind == "b":
             raise TypeError
-        values = np.asarray(alpha, dtype=np.float64)
+        values = as_floats(alpha, "alpha")
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"alpha must be a positive number, an array of candidates or 'auto'; got {argument_repr(alpha)}."
@@ -417,11 +498,23 @@ def score_of_known(y: Data, predictions: np.ndarray, sample_weight: Data = None)
     """The mean over outputs of R², each of the samples whose target is known; NaN where fewer than two are."""
     from sklearn.metrics import r2_score  # here, because its import takes long
 
-    targets = np.asarray(plain(y), dtype=np.float64)
-    observed = ~np.isnan(targets)
-    if observed.all() or targets.ndim == 1:
-        return float(r2_score(y, predictions, sample_weight=sample_weight))
-    weights = None if sample_weight is None else np.asarray(plain(sample_weight))
+    predictions = np.asarray(predictions)
+    targets = _numbers(y, "y")
+    if targets.size and np.isnan(targets).all():
+        raise ValueError(
+            f"Input y contains NaN only: none of the {targets.size} targets is known, and a score compares predictions "
+            "with known ones. Give the targets of some samples."
+        )
+    targets = finite_columns(targets, len(predictions))
+    predictions = predictions.reshape(targets.shape[0], -1)
+    if targets.shape != predictions.shape:
+        raise ValueError(
+            f"y has {targets.shape[1]} outputs, but the fit has seen {predictions.shape[1]}. Give those, in "
+            "their order."
+        )
+    observed, weights = ~np.isnan(targets), check_weights(sample_weight, targets)
+    if observed.all():
+        return float(r2_score(targets, predictions, sample_weight=weights))
     scores = [
         r2_score(targets[rows, j], predictions[rows, j], sample_weight=None if weights is None else weights[rows])
         for j, rows in enumerate(observed.T)
@@ -430,9 +523,37 @@ def score_of_known(y: Data, predictions: np.ndarray, sample_weight: Data = None)
     return float(np.mean(scores)) if scores else math.nan
 
 
+def score_of_labels(y: Data, predictions: np.ndarray, sample_weight: Data = None) -> float:
+    """The share of the samples, by their weights, whose label is the predicted one."""
+    from sklearn.metrics import accuracy_score  # here, because its import takes long
+
+    labels, predictions = as_labels(np.asarray(y) if is_dask(y) else y), np.asarray(predictions)
+    check_lengths(len(predictions), len(labels))
+    weights = check_weights(sample_weight, labels)
+    try:
+        return float(accuracy_score(labels, predictions, sample_weight=weights))
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"The labels in y, such as {labels[0]!r}, cannot be compared with the predicted ones, such as "
+            f"{predictions[0]!r} ({error}). Give labels of the kind that the fit has seen."
+        ) from error
+
+
+def noise_of(noise: Data, targets: np.ndarray) -> np.ndarray:
+    """Checked standard deviations of the noise of targets (n, p)."""
+    return check_noise(_numbers(noise, "noise"), targets)
+
+
 def seed_of(random_state: object) -> int:
     """An integer for torch generators, from whatever scikit-learn takes as ``random_state``."""
-    return remembered(lambda: "a seed", lambda: int(check_random_state(random_state).randint(np.iinfo(np.int32).max)))
+    try:
+        generator = check_random_state(random_state)
+    except ValueError as error:
+        raise ValueError(
+            "random_state must be an integer from 0 to 2³² − 1, a numpy.random.RandomState or None; got "
+            f"{argument_repr(random_state):.60}."
+        ) from error
+    return remembered(lambda: "a seed", lambda: int(generator.randint(np.iinfo(np.int32).max)))
 
 
 def warn_unconverged(*messages: str | None) -> None:

@@ -61,6 +61,7 @@ from representer.kernels.suggest import FeatureKind as FeatureKind
 from representer.kernels.suggest import Finding, Suggestion, are_vectors, family, is_frame, suggest
 from representer.kernels.suggest import kernels_of as kernels_of
 from representer.kernels.suggest import one_kernel as one_kernel
+from representer.kernels.suggest import refuse_flat as refuse_flat
 from representer.kernels.suggest import refuse_non_numbers as refuse_non_numbers
 from representer.kernels.suggest import refuse_pictures as refuse_pictures
 from representer.kernels.suggest import refuse_unordered as refuse_unordered

@@ -393,6 +393,17 @@ def _takes_anything(kernel: object) -> bool:
     return isinstance(kernel, Constant) or (bool(children) and all(map(_takes_anything, children)))
 
 
+def _part(kernel: Kernel, name: str) -> Kernel:
+    """The part of a kernel with this name, which is a kernel itself."""
+    part = getattr(kernel, name)
+    if not isinstance(part, Kernel):
+        raise TypeError(
+            f"{name} of {type(kernel).__name__} must be a kernel object, such as Gaussian(); got "
+            f"{argument_repr(part):.60}. Names such as 'rbf' are for learners: as_kernel('rbf') is the object."
+        )
+    return part
+
+
 class Pair(Kernel, ABC):
     """A kernel made from two kernels on the same data."""
 
@@ -405,7 +416,7 @@ class Pair(Kernel, ABC):
     @property
     def domain(self) -> Domain:  # type: ignore[override]
         """The kind of data that both kernels take (a constant takes any)."""
-        kinds = {k.domain for k in (self.left, self.right) if not _takes_anything(k)}
+        kinds = {k.domain for k in (_part(self, "left"), _part(self, "right")) if not _takes_anything(k)}
         if len(kinds) > 1:
             raise ValueError(
                 f"{self.left!r} takes {self.left.domain} and {self.right!r} takes {self.right.domain}: kernels that "
@@ -574,7 +585,7 @@ class Wrapped(Kernel, ABC):
     @property
     def domain(self) -> Domain:  # type: ignore[override]
         """The kind of data that the inner kernel takes."""
-        return self.kernel.domain
+        return _part(self, "kernel").domain
 
     @property
     def takes_gaps(self) -> bool:

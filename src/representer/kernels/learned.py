@@ -21,6 +21,7 @@ from representer.values import (
     Setting,
     Value,
     all_values,
+    argument_repr,
     as_tensor,
     instance_of,
     map_children,
@@ -130,6 +131,8 @@ class Pullback(Mapped):
         self.domain = domain
 
     def _image(self, X: Data) -> Data:
+        if not callable(self.function):
+            raise TypeError(f"function of Pullback must be a function of data; got {argument_repr(self.function):.60}.")
         image = self.function(X)
         if not (isinstance(image, Tensor) and image.is_floating_point() and image.ndim > 1):
             image = self.kernel.prepare(image)  # tensors are not checked: an optimiser that strays must see its NaN
@@ -168,6 +171,8 @@ class Neural(Mapped):
     >>> k.free()
     ['module__weight', 'module__bias', 'kernel__lengthscale']
     """
+
+    rules = {**Mapped.rules, "module": instance_of("a torch.nn.Module", torch.nn.Module)}
 
     def __init__(self, module: torch.nn.Module, kernel: Kernel, domain: Domain = "vectors"):
         self.module = module
@@ -395,8 +400,10 @@ def _with_networks(value: V, change: Callable[[Neural], Any]) -> V:
     return change(new) if isinstance(new, Neural) and new._is_learned else new
 
 
-def _first_layer(module: torch.nn.Module) -> torch.nn.Module | None:
+def _first_layer(module: object) -> torch.nn.Module | None:
     """The first registered layer that contains no other layers."""
+    if not isinstance(module, torch.nn.Module):
+        return None  # it is refused where it is asked for images
     return next((member for member in module.modules() if not any(True for _ in member.children())), None)
 
 

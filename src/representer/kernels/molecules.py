@@ -21,7 +21,7 @@ from representer.kernels.base import Domain, Kernel
 from representer.kernels.learned import Mapped
 from representer.linalg import BLOCK_BYTES, combine, row_blocks
 from representer.samples import Data, SparseRows, as_items, as_vectors, is_single, same_features
-from representer.values import instance_of, is_count, is_whole
+from representer.values import TRUTH, instance_of, is_count, is_whole
 
 # Blocks of the Gram matrix whose temporaries stay in the cache.
 BLOCK_ROWS, BLOCK_COLUMNS = 256, 1024
@@ -119,6 +119,7 @@ class Tanimoto(Overlap):
     @property
     def domain(self) -> Domain:  # type: ignore[override]
         """The kind of data: vectors, or objects if they are packed bits, to which no arithmetic applies."""
+        TRUTH(f"packed of {type(self).__name__}", self.packed)
         return "objects" if self.packed else "vectors"
 
     def prepare(self, X: Data) -> Tensor | SparseRows | np.ndarray:
@@ -359,9 +360,9 @@ class Molecule(Kernel):
     def _fingerprint(self) -> Fingerprint:
         """The fingerprint that the arguments describe, checked."""
         surroundings = morgan(self.radius, self.n_bits, self.counts, self.chirality)
-        if self.substructures == "surroundings":
+        if isinstance(self.substructures, str) and self.substructures == "surroundings":
             return surroundings
-        if self.substructures not in SUBSTRUCTURES:
+        if not (isinstance(self.substructures, str) and self.substructures in SUBSTRUCTURES):
             kinds = ", ".join(map(repr, ("surroundings", *SUBSTRUCTURES)))
             raise ValueError(f"substructures must be one of {kinds}; got {self.substructures!r}.")
         for name, usual in (("radius", 2), ("chirality", False)):
@@ -508,6 +509,8 @@ def morgan(radius: int, n_bits: int, counts: bool, chirality: bool) -> Fingerpri
         raise ValueError(f"n_bits must be a positive integer; got {n_bits!r}.")
     if not is_whole(radius):
         raise ValueError(f"radius must be an integer, 0 or more; got {radius!r}.")
+    TRUTH("counts", counts)
+    TRUTH("chirality", chirality)
     options = (("radius", int(radius)), ("includeChirality", bool(chirality)))
     return Fingerprint("Morgan", int(n_bits), bool(counts), options)
 

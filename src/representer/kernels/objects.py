@@ -30,7 +30,7 @@ class Delta(Kernel):
 
     def prepare(self, X: Data) -> list[Hashable]:
         """The labels as a list; a row of several labels is a tuple."""
-        if isinstance(X, str) or getattr(X, "ndim", 1) not in (1, 2):
+        if is_single(X) or getattr(X, "ndim", 1) not in (1, 2):
             raise ValueError(
                 "Delta takes a sequence of labels, of shape (n_samples,) or (n_samples, n_labels); got "
                 f"{type(X).__name__} of shape {tuple(getattr(X, 'shape', ()))}."

@@ -159,28 +159,35 @@ def refuse_non_numbers(data: Data, name: str, kernel: object = None) -> None:
     """Refuse what is no array of numbers: collections, and strings and dates that NumPy would convert silently."""
     if hasattr(data, "toarray"):  # scikit-learn refuses sparse matrices itself
         return
-    if isinstance(data, Mapping):
-        raise TypeError(
-            f"{name} should be an array with one row for each sample; got {type(data).__name__}. A dictionary of "
-            f"columns is pandas.DataFrame({name}), or data of the kernel Columns."
+    _refuse_no_array(data, name)
+    if np.ma.is_masked(data):
+        raise ValueError(
+            f"{name} is an array with masked entries, whose mask would be lost. Pass {name}.filled(numpy.nan) to make "
+            "gaps of them, or leave those samples out."
         )
-    if isinstance(data, Iterator) or (isinstance(data, Iterable) and not _has_rows(data)):
-        raise TypeError(
-            f"{name} should be an array with one row for each sample; got {type(data).__name__}. Make a list of it "
-            f"first: list({name})."
-        )
-    if isinstance(data, str | bytes):
-        raise TypeError(f"{name} should be an array with one row for each sample; got one text, {data!r:.40}.")
     try:
         array = np.asarray(data)
     except ValueError as error:  # rows of different lengths
-        raise ValueError(
-            f"{name} is no array of numbers ({error}). Objects of different sizes need a kernel for their kind, which "
-            "kernel='auto' finds; pairs (times, values) need Functional(…, domain='objects')."
-        ) from error
+        advice = "Give rows of equal length."
+        if name == "X":
+            advice = (
+                "Objects of different sizes need a kernel for their kind, which kernel='auto' finds; pairs (times, "
+                "values) need Functional(…, domain='objects')."
+            )
+        raise ValueError(f"{name} is no array of numbers ({error}). {advice}") from error
     strangers = (str, bytes, datetime.date, np.datetime64, np.timedelta64)
     if array.dtype.kind in "SUMm":
         strange = list(array.ravel()[:MANY_STRANGERS])
+    elif array.dtype.kind == "V":
+        raise TypeError(
+            f"{name} is a structured array with the fields {', '.join(array.dtype.names or ())}, where rows of numbers "
+            f"are expected. Pass " + ("pandas.DataFrame(X)." if name == "X" else "the numbers of one field.")
+        )
+    elif array.dtype.kind == "c":
+        raise ValueError(
+            f"Complex data not supported: {name} has the type {array.dtype}. Pass real numbers; real and imaginary "
+            f"parts are two columns, numpy.column_stack([{name}.real, {name}.imag])."
+        )
     elif array.dtype == object:
         rows = array if array.ndim == 1 and name == "X" else ()
         collection = next((row for row in rows if isinstance(row, Set | Mapping)), None)
@@ -191,11 +198,79 @@ def refuse_non_numbers(data: Data, name: str, kernel: object = None) -> None:
                 "sklearn.feature_extraction.DictVectorizer (dictionaries) make rows of numbers of them."
             )
         strange = [entry for entry in array.ravel() if isinstance(entry, strangers)][:MANY_STRANGERS]
+        if not strange:
+            _refuse_objects(array, name)
     else:
         return
     if strange:
         columns = [] if array.ndim != 2 else list(getattr(data, "columns", ()))
         raise ValueError(_strangers_refused(name, array, strange, kernel, columns))
+
+
+def _refuse_no_array(data: Data, name: str) -> None:
+    """Refuse dictionaries, sets, texts, functions, single numbers and the like, with advice."""
+    expected = f"{name} should be an array with one row for each sample; got"
+    if isinstance(data, Mapping):
+        advice = ", or data of the kernel Columns" if name == "X" else ""
+        raise TypeError(
+            f"{expected} {type(data).__name__}. A dictionary of columns is pandas.DataFrame({name}){advice}."
+        )
+    if isinstance(data, str | bytes):
+        raise TypeError(f"{expected} one text, {data!r:.40}. Pass a list or an array of all samples.")
+    if isinstance(data, Set):
+        raise TypeError(f"{expected} a {type(data).__name__}, whose entries have no order. Pass a list or an array.")
+    if isinstance(data, Iterator) or (isinstance(data, Iterable) and not _has_rows(data)):
+        raise TypeError(f"{expected} {type(data).__name__}. Make a list of it first: list({name}).")
+    if not (hasattr(data, "__array__") or isinstance(data, Iterable)) or getattr(data, "ndim", 1) == 0:
+        raise TypeError(
+            f"{expected} {_shown(data)}. Pass an array or a list, which of one sample has one row: [{name}]."
+            if is_real(data) or getattr(data, "ndim", 1) == 0
+            else f"{expected} {_shown(data)}. Pass an array, a frame or a list."
+        )
+
+
+def _shown(data: object) -> str:
+    """What was passed, without the place in memory that objects print."""
+    if data is None or is_real(data) or isinstance(data, bool | np.bool_):
+        return repr(data)
+    if getattr(data, "ndim", 1) == 0:
+        return f"one entry, {np.asarray(data).tolist()!r:.40}"
+    return f"the type {data.__name__}" if isinstance(data, type) else f"one object, a {type(data).__name__}"
+
+
+def _refuse_objects(array: np.ndarray, name: str) -> None:
+    """Refuse an array of objects that are no numbers, by the first of them; gaps stay for later checks."""
+    try:
+        array.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        for row, entries in enumerate(array):
+            for entry in entries if array.ndim > 1 else [entries]:
+                if not (is_missing(entry) or (hasattr(entry, "__float__") and np.ndim(entry) == 0)):
+                    raise TypeError(
+                        f"{name} holds a {type(entry).__name__} in row {row}, where numbers are expected ({error}). "
+                        f"{OBJECTS_ADVICE.get(name, 'Give one number for each sample.')}"
+                    ) from error
+
+
+# What to do with objects in the place of numbers, by the name of the argument.
+OBJECTS_ADVICE = {
+    "X": "Kernels of objects take them as they are: representer.kernels.suggest(X) names one, kernel=function is one.",
+    "y": "Outputs of other kinds need a StructuredPredictor or ConditionalMeanEmbedding with an output_kernel.",
+}
+
+
+def refuse_flat(X: Data, name: str = "X") -> None:
+    """Refuse rows of numbers that have no second axis."""
+    shape = tuple(X.shape if hasattr(X, "shape") else np.asarray(X).shape)
+    if len(shape) != 1:
+        return
+    if shape == (0,):
+        raise ValueError(f"{name} is empty: at least one row is needed, in an array (n_samples, n_features).")
+    column, row = ("to_frame()", "to_frame().T") if hasattr(X, "to_frame") else ("reshape(-1, 1)", "reshape(1, -1)")
+    raise ValueError(
+        f"{name} has the shape {shape}, where rows of numbers (n_samples, n_features) are expected. Reshape your "
+        f"data: {name}.{column} if it is one feature of many samples, {name}.{row} if it is one sample."
+    )
 
 
 def _has_rows(data: Iterable[object]) -> bool:

@@ -172,7 +172,8 @@ class Polynomial(Kernel):
         A gamma far from 1 is in units of 1/X² of such data, and its size says nothing of that of gamma·xᵀy.
         """
         constraint = NonNegative(self.degree) if name == "coef0" else Positive(self.degree)
-        if name == "gamma" and not isinstance(self.gamma, str):
+        is_stated = name == "gamma" and not isinstance(self.gamma, str)
+        if is_stated and super()._own_specification(name).problem(self.gamma) is None:
             far = torch.as_tensor(self.gamma, dtype=torch.float64).log().abs().max() > FAR_GAMMA / self.degree
             constraint = Positive(power=0.3) if bool(far) else constraint
         return replace(super()._own_specification(name), constraint=constraint)

@@ -10,7 +10,7 @@ from scipy.linalg import eigh
 from representer.kernels import Kernel, as_kernel
 from representer.metrics.distributions import KernelTest
 from representer.samples import Data, count
-from representer.values import COUNT
+from representer.values import COUNT, argument_repr, as_generator
 
 if TYPE_CHECKING:
     from representer.estimators import ConditionalMeanEmbedding
@@ -95,7 +95,7 @@ def hsic_test(
     """
     COUNT("n_permutations", n_permutations)
     K, L = _paired_grams((X, kernel), (Y, output_kernel))
-    n, rng = len(K), np.random.default_rng(random_state)
+    n, rng = len(K), as_generator(random_state)
     K = _centred(K) / n**2
     orders = [np.arange(n)] + [rng.permutation(n) for _ in range(n_permutations)]
     return KernelTest.of(np.array([(K * L[np.ix_(order, order)]).sum() for order in orders]))
@@ -151,7 +151,7 @@ def conditional_independence_test(
     K, L, M = _paired_grams((X, kernels[0]), (Y, kernels[1]), (Z, kernels[2]))
     residuals = [_residual_gram(_centred(gram), _centred(M)) for gram in (K * M, L)]
     products = residuals[0] * residuals[1] / len(K) ** 2
-    signs = np.random.default_rng(random_state).choice([-1.0, 1.0], size=(n_permutations + 1, len(K)))
+    signs = as_generator(random_state).choice([-1.0, 1.0], size=(n_permutations + 1, len(K)))
     signs[0] = 1.0
     return KernelTest.of(((signs @ products) * signs).sum(1))
 
@@ -186,6 +186,9 @@ def conditional_mmd(one: ConditionalMeanEmbedding, two: ConditionalMeanEmbedding
     >>> bool(same < 0.2 < 0.6 < other)
     True
     """
+    for name, model in (("one", one), ("two", two)):
+        if not hasattr(model, "embedding"):
+            raise TypeError(f"{name} must be a fitted ConditionalMeanEmbedding; got {argument_repr(model):.60}.")
     first, second = one.embedding(X), two.embedding(X)
     cross = (first(second.anchors) * second.weights).sum(-1) if first.kernel == second.kernel else first.inner(second)
     squares = first.squared_norms() + second.squared_norms() - 2.0 * cross

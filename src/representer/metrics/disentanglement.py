@@ -18,7 +18,7 @@ from sklearn.metrics import balanced_accuracy_score, r2_score
 from sklearn.model_selection import KFold, cross_val_predict
 from sklearn.tree import DecisionTreeClassifier
 
-from representer.values import COUNT, is_real, is_whole
+from representer.values import COUNT, as_floats, is_real, is_whole
 
 # The share of a bin within which codes are equal: the rounding of single precision.
 EDGE = 1e-6
@@ -296,7 +296,7 @@ def _checked(
 
 def _numbers(codes: npt.ArrayLike) -> np.ndarray:
     """Codes as a matrix of finite numbers."""
-    Z = np.asarray(codes, dtype=float)
+    Z = as_floats(codes, "codes")
     if Z.ndim != 2 or 0 in Z.shape:
         raise ValueError(f"codes must be a matrix (n_samples, n_codes) that is not empty; got shape {Z.shape}.")
     if not np.isfinite(Z).all():

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from representer.kernels import Kernel, as_kernel
 from representer.samples import Data, count, same_features
-from representer.values import COUNT
+from representer.values import COUNT, as_floats, as_generator
 
 
 # -- maximum mean discrepancy -----------------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ def mmd_test(
     n = len(gram)
     if min(m, n - m) < 2:
         raise ValueError(f"The test needs at least 2 samples of each distribution; got {m} and {n - m}.")
-    rng = np.random.default_rng(random_state)
+    rng = as_generator(random_state)
     labels = np.zeros((n_permutations + 1, n))
     labels[0, :m] = 1.0
     for row in labels[1:]:
@@ -216,14 +216,26 @@ def class_places(
     y: npt.ArrayLike, probabilities: npt.ArrayLike, classes: npt.ArrayLike | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Labels, probabilities and the label of each column, of matching shapes."""
-    truth, p = np.asarray(y), np.asarray(probabilities, dtype=float)
-    labels = np.unique(truth) if classes is None else np.asarray(classes)
+    truth, p = _labels("y", y), as_floats(probabilities, "probabilities")
+    labels = _labels("classes", np.unique(truth) if classes is None else classes)
     if p.ndim != 2 or p.shape != (len(truth), len(labels)):
         raise ValueError(
             f"probabilities must have shape (n_samples, n_classes) = ({len(truth)}, {len(labels)}); got {p.shape}. "
             "Pass classes= if y lacks some of them."
         )
     return truth, p, labels
+
+
+def _labels(name: str, labels: npt.ArrayLike) -> np.ndarray:
+    """Labels (n,) of one kind."""
+    try:
+        array = np.asarray(labels)
+        np.unique(array)
+    except (TypeError, ValueError) as error:  # labels that have no order, or rows of different lengths
+        raise ValueError(f"{name} must hold numbers or texts, one label a sample ({error}).") from error
+    if array.ndim != 1:
+        raise ValueError(f"{name} must have one label a sample, an array of shape (n,); got shape {array.shape}.")
+    return array
 
 
 def expected_calibration_error(

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from scipy.special import ndtr
 
 from representer.metrics.distributions import class_places
-from representer.values import COUNT
+from representer.values import COUNT, argument_repr, as_floats
 
 
 def crps(
@@ -154,7 +154,7 @@ def coverage(y: npt.ArrayLike, intervals: npt.ArrayLike) -> float:
     >>> coverage([0.0, 5.0], [[-1.0, 1.0], [-1.0, 1.0]])
     0.5
     """
-    observed, ends = np.asarray(y, dtype=float), np.asarray(intervals, dtype=float)
+    observed, ends = as_floats(y, "y"), as_floats(intervals, "intervals")
     present = ~np.isnan(observed)
     _numbers("y without its missing entries", observed[present], None)
     if ends.shape != (*observed.shape, 2) or np.isnan(ends).any():
@@ -244,6 +244,11 @@ def reciprocal_rank(y: Sequence[object], ranked: Sequence[Sequence[object]]) -> 
 
 def _ranks(y: Sequence[object], ranked: Sequence[Sequence[object]]) -> list[int]:
     """The place, from one, of each true object among its candidates; zero where it is not among them."""
+    if not (_is_list(y) and _is_list(ranked) and all(map(_is_list, ranked))):
+        raise TypeError(
+            "y must be a list of objects, and ranked a list with the list of candidates of each of them, the best one "
+            f"first; got {argument_repr(y):.40} and {argument_repr(ranked):.40}."
+        )
     if len(y) != len(ranked) or len(y) == 0:
         raise ValueError(f"ranked must have the candidates of each of the {len(y)} objects of y; got {len(ranked)}.")
     equal = [
@@ -252,9 +257,15 @@ def _ranks(y: Sequence[object], ranked: Sequence[Sequence[object]]) -> list[int]
     return [row.index(True) + 1 if True in row else 0 for row in equal]
 
 
+def _is_list(values: object) -> bool:
+    """Is this a collection with a length and an order, and no text?"""
+    is_array = hasattr(values, "__array__") and getattr(values, "ndim", 1) > 0
+    return is_array or (isinstance(values, Sequence) and not isinstance(values, str | bytes))
+
+
 def _numbers(name: str, values: npt.ArrayLike, ndim: int | None) -> np.ndarray:
     """Finite numbers as an array, of ``ndim`` dimensions if these are stated."""
-    array = np.asarray(values, dtype=float)
+    array = as_floats(values, name)
     if (ndim is not None and array.ndim != ndim) or array.size == 0 or not np.isfinite(array).all():
         expected = "a finite, not empty array" + ("" if ndim is None else " of shape (n_samples,)")
         flaw = "" if np.isfinite(array).all() else ", with NaN or infinity"
@@ -264,7 +275,10 @@ def _numbers(name: str, values: npt.ArrayLike, ndim: int | None) -> np.ndarray:
 
 def _deviations(std: npt.ArrayLike, y: np.ndarray, mean: np.ndarray) -> np.ndarray:
     """Standard deviations, positive and one for each mean."""
-    deviation = np.broadcast_to(_numbers("std", std, None), y.shape)
+    deviation = _numbers("std", std, None)
+    if deviation.shape not in ((), y.shape):
+        raise ValueError(f"std must be a number, or have the shape {y.shape} of y; got {deviation.shape}.")
+    deviation = np.broadcast_to(deviation, y.shape)
     if mean.shape != y.shape:
         raise ValueError(f"Means must have the shape {y.shape} of y; got {mean.shape}.")
     if not (deviation > 0).all():

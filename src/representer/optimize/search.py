@@ -20,6 +20,7 @@ from representer.kernels import Kernel
 from representer.operators import Representation
 from representer.samples import Data, InMemory, Samples, plain, take
 from representer.systems import RidgeData, System
+from representer.values import argument_repr, is_count, is_real
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -312,8 +313,11 @@ def checked_output(output: object, points: Tensor) -> tuple[Tensor, Tensor]:
 
 def check_limits(max_iter: int, tol: float) -> None:
     """Refuse limits that no run can keep."""
-    require(max_iter >= 1, f"max_iter must be at least 1, got {max_iter!r}")
-    require(tol >= 0, f"tol must not be negative, got {tol!r}; 0 runs until the precision is exhausted")
+    require(is_count(max_iter), f"max_iter must be an integer of at least 1; got {argument_repr(max_iter):.60}.")
+    require(
+        is_real(tol) and tol >= 0,
+        f"tol must be a number of at least 0; got {argument_repr(tol):.60}; 0 runs until the precision is exhausted.",
+    )
 
 
 def require(holds: bool, message: str) -> None:

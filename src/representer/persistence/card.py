@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from representer.persistence.files import installed, library_version
-from representer.samples import Data
+from representer.samples import Data, n_passed
 
 COVERAGE = 0.9
 
@@ -44,7 +44,7 @@ def _data(record: Any) -> dict[str, object]:
 
 def _scores(model: Any, X: Data, y: Data) -> dict[str, object]:
     """The scores of a model on samples that it has not seen; those that it cannot give are left out."""
-    scores: dict[str, object] = {"samples": len(X)}
+    scores: dict[str, object] = {"samples": n_passed(X)}
     if hasattr(model, "score"):
         scores["score"] = f"{model.score(X) if y is None else model.score(X, y):.4g}"
     covered = _asked(lambda: _coverage(model.predict_interval(X, COVERAGE), y)) if y is not None else None

@@ -15,7 +15,7 @@ from representer.functions import Embedding
 from representer.kernels import Kernel
 from representer.linalg import row_blocks
 from representer.samples import Data, count
-from representer.values import Value
+from representer.values import Value, argument_repr
 
 
 class Decoder(Value, ABC):
@@ -78,6 +78,11 @@ class Custom(Decoder):
 
     def decode(self, embedding: Embedding, X: Data | None = None) -> Data:
         """The objects that the function returns, after their number is checked."""
+        if not callable(self.function):
+            raise TypeError(
+                "function of Custom must be a function of an embedding and of X that returns one object for each "
+                f"element; got {argument_repr(self.function):.60}."
+            )
         return _one_each(self.function(embedding, X), len(embedding), "The decoder function")
 
 

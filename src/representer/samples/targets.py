@@ -13,6 +13,7 @@ from torch import Tensor
 from representer.samples.in_memory import is_dask, is_single, plain
 from representer.samples.on_dask import as_rows, require_dask
 from representer.samples.records import Data, as_records, is_missing
+from representer.values import argument_repr
 
 
 def require_targets(y: Data) -> None:
@@ -21,18 +22,34 @@ def require_targets(y: Data) -> None:
         raise ValueError("requires y to be passed, but the target y is None.")
 
 
+def refuse_sparse(y: Data, name: str = "y") -> None:
+    """Refuse sparse targets."""
+    if hasattr(y, "toarray"):
+        raise ValueError(f"{name} is sparse, where a dense array is expected. Pass {name}.toarray().")
+
+
 def target_columns(y: np.ndarray, n: int) -> tuple[np.ndarray, bool]:
     """Targets of n samples as (n, p), and whether they came as a vector; NaN marks a missing one of several outputs."""
+    targets = finite_columns(y, n)
+    empty = np.flatnonzero(np.isnan(targets).all(0))
+    if len(empty):
+        raise ValueError(
+            f"Output {int(empty[0])} of y has no observed value: every entry is NaN. Leave that column out."
+        )
+    return targets, y.ndim == 1
+
+
+def finite_columns(y: np.ndarray, n: int) -> np.ndarray:
+    """Targets of n samples as (n, p), finite or, among several outputs, NaN."""
     if y.ndim not in (1, 2):
         raise ValueError(
             f"y should be an array of shape (n_samples,) or (n_samples, n_outputs); got {y.shape}. Pass "
             "y.reshape(len(y), -1), and give predictions their shape again."
         )
     check_lengths(n, len(y))
-    flat = y.ndim == 1
-    targets = y.reshape(n, -1)
+    targets = y[:, None] if y.ndim == 1 else y
     if targets.shape[1] == 0:
-        raise ValueError(f"y has no outputs: shape {y.shape}.")
+        raise ValueError(f"y has no outputs: its shape is {y.shape}. Give one column at least, with a number a sample.")
     if np.isinf(targets).any():
         row = int(np.argwhere(np.isinf(targets))[0][0])
         raise ValueError(f"Input y contains infinity, first in row {row}. Leave those samples out.")
@@ -42,12 +59,7 @@ def target_columns(y: np.ndarray, n: int) -> tuple[np.ndarray, bool]:
             f"Input y contains NaN, first in row {int(np.argwhere(missing)[0][0])}. Missing targets are allowed among "
             "several outputs; with one output, leave those samples out."
         )
-    empty = np.flatnonzero(missing.all(0))
-    if len(empty):
-        raise ValueError(
-            f"Output {int(empty[0])} of y has no observed value: every entry is NaN. Leave that column out."
-        )
-    return targets, flat
+    return targets
 
 
 # Targets beyond these sizes are rescaled, because squares computed from them would leave the range of numbers.
@@ -107,10 +119,11 @@ def as_collection(Y: Data, domain: str, message: str) -> Data:
         Y = np.asarray(Y)
     if isinstance(Y, Iterator):
         return list(Y)
+    refuse_sparse(Y)
     if domain == "records" and not (Y is None or isinstance(Y, list)):
         return as_records(Y)
     if Y is not None and is_single(Y):
-        raise ValueError(f"{message}; got {Y!r:.80}. Put one output in a list.")
+        raise ValueError(f"{message}; got {argument_repr(Y):.80}. Put one output in a list.")
     return Y
 
 
@@ -223,11 +236,13 @@ def check_groups(groups: Data, n: int, numbers: dict[object, int] | None = None)
     """
     if groups is None:
         return None
-    labels = np.asarray(plain(groups))
+    try:
+        labels = np.asarray(plain(groups))
+        shape = f"an array of shape {labels.shape}"
+    except ValueError:  # rows of different lengths
+        labels, shape = np.empty(()), "entries of different lengths"
     if labels.shape != (n,):
-        raise ValueError(
-            f"groups must have one label for each of the {n} samples; got an array of shape {labels.shape}."
-        )
+        raise ValueError(f"groups must have one label for each of the {n} samples; got {shape}.")
     absent = [row for row, label in enumerate(labels.tolist()) if label is None or label != label]
     if absent:
         raise ValueError(
@@ -260,6 +275,9 @@ def refuse_strange_labels(y: np.ndarray) -> None:
             f"Input y contains NaN, first in row {int(missing[0])}: the labels of {len(missing)} of {len(y)} samples "
             "are not known. Leave those samples out, or give them a label of their own."
         )
+    if y.dtype.kind == "f" and np.isinf(y).any():
+        row = int(np.flatnonzero(np.isinf(y))[0])
+        raise ValueError(f"Input y contains infinity, first in row {row}. Labels are finite numbers, or texts.")
     huge = next((label for label in y if isinstance(label, int) and label.bit_length() > 63), None)
     if huge is not None:
         raise ValueError(
@@ -276,6 +294,8 @@ def _equals_itself(value: object) -> bool:
 
 def check_classes(classes: np.ndarray) -> np.ndarray:
     """The classes, or an error if there are fewer than two."""
+    if not len(classes):
+        raise ValueError("There are no labels: at least two classes are needed.")
     if len(classes) < 2:
         raise ValueError(
             f"Classifier can't train when only one class is present: every label is {classes.tolist()[0]!r}. At "
@@ -293,8 +313,7 @@ def one_hot_on_dask(y: Data) -> tuple[np.ndarray, Data]:
     """The classes of labels, and the one-hot labels as a Dask array."""
     require_targets(y)
     dask = require_dask()
-    if hasattr(y, "toarray"):
-        raise ValueError("y is sparse, where labels are expected. Pass y.toarray().")
+    refuse_sparse(y)
     labels = as_rows(y if is_dask(y) else dask.array.from_array(np.asarray(y), chunks=-1), "y")
     classes = check_classes(dask.array.unique(labels.ravel()).compute())
     chunks = (labels.chunks[0], (len(classes),))
