@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -26,12 +26,10 @@ from representer.approximation import (
 )
 from representer.functions import Expansion, FeatureFunction, FieldState, Function, KernelMap, StoredFeatures
 from representer.kernels import Linear
-from representer.linalg import by_rows, note_residual, require, room_beside_sums, row_blocks
+from representer.linalg import by_rows, note_residual, room_beside_sums, row_blocks
 from representer.notices import NumericalWarning, warn
 from representer.operators import (
     Decomposable,
-    Diagonal,
-    Identity,
     Operator,
     OperatorKernel,
     Representation,
@@ -41,8 +39,9 @@ from representer.operators import (
 from representer.samples import Block, Data, HeldSamples, InMemory, Samples, Step, count, plain, take
 from representer.samples import rows as limits
 from representer.systems.base import Criterion, System, least_shift, shift_range, whole_groups
-from representer.systems.exact import IterativeOutputs, RidgeData, factor_system, require_memory, training_data
+from representer.systems.exact import IterativeOutputs, RidgeData, factor_system, training_data
 from representer.systems.falkon import solve_falkon
+from representer.systems.scope import goes_by_sums
 from representer.systems.sums import (
     CentredFeatures,
     Frame,
@@ -955,124 +954,7 @@ def feature_function(
     return FeatureFunction(features.factored(), plain(weighted, copy=True), constant)
 
 
-# -- what a search looks at -------------------------------------------------------------------------------------------
-class RidgeScope(ABC):
-    """What spans f, and which samples a search over the kernel looks at."""
-
-    spans_all = False  # is f spanned by all samples, so that the alpha of a search is that of the fit?
-    repairs = True  # is a Gram matrix that is indefinite repaired?
-    approximation: Approximation | None = None
-
-    @abstractmethod
-    def start(
-        self, kernel: OperatorKernel, samples: Samples, seed: int, *, intercept: bool, learned: bool, searched: bool
-    ) -> RidgeData:
-        """Samples of positive weight that a search may look at, with the numbers in the kernel where it starts.
-
-        ``learned`` says whether hyperparameters are learned, and ``searched`` whether alpha is. A fit that does not fit
-        into memory is refused.
-        """
-
-    @abstractmethod
-    def searched(self, data: RidgeData, seed: int) -> RidgeData:
-        """As many of these samples as a criterion looks at."""
-
-    def part(self, samples: Samples, size: int, seed: int) -> np.ndarray:
-        """The samples of a cheaper search: about ``size`` where f is spanned by all, and all where it looks at few."""
-        return np.arange(samples.n)
-
-
-class WholeRidge(RidgeScope):
-    """An exact fit: all samples."""
-
-    spans_all = True
-
-    def start(
-        self, kernel: OperatorKernel, samples: Samples, seed: int, *, intercept: bool, learned: bool, searched: bool
-    ) -> RidgeData:
-        """All samples, and their Gram matrix where nothing of it is learned."""
-        data = training_data(kernel, samples.rows(np.arange(samples.n)), intercept=intercept)
-        require_memory(data, learned=learned, searched=searched)
-        data = replace(data, kernel=kernel.resolve(data.X))
-        return data if kernel.free() else data.with_gram()
-
-    def searched(self, data: RidgeData, seed: int) -> RidgeData:
-        """As many as a criterion can afford."""
-        return data.subset(len(data.Y), seed)
-
-    def part(self, samples: Samples, size: int, seed: int) -> np.ndarray:
-        """About ``size`` random samples, of groups whole ones."""
-        return samples.random_rows(size, seed)
-
-
-@dataclass(frozen=True)
-class FeatureRidge(RidgeScope):
-    """Features of all samples at once: coupled outputs with missing targets."""
-
-    approximation: Approximation
-
-    def start(
-        self, kernel: OperatorKernel, samples: Samples, seed: int, *, intercept: bool, learned: bool, searched: bool
-    ) -> RidgeData:
-        """The data of all samples, from which an exact fit starts."""
-        data = training_data(kernel, samples.rows(np.arange(samples.n)), intercept=intercept)
-        m = self.approximation.size(samples.n)
-        needed = 4 * samples.n * m * data.Y.element_size()
-        require(needed, what=f"A fit with {m} features", advice="Use fewer of them.")
-        return replace(data, kernel=kernel.resolve(data.X))
-
-    def searched(self, data: RidgeData, seed: int) -> RidgeData:
-        """As many as there are features."""
-        n = len(data.Y)
-        return data.subset(min(n, self.approximation.size(n)), seed)
-
-
-@dataclass(frozen=True)
-class SummedRidge(RidgeScope):
-    """Sums over blocks of samples: a search looks at random ones."""
-
-    approximation: Approximation
-    repairs = False
-
-    def start(
-        self, kernel: OperatorKernel, samples: Samples, seed: int, *, intercept: bool, learned: bool, searched: bool
-    ) -> RidgeData:
-        """Random samples; those that the fit will ask for are read with them."""
-        self.approximation.size(samples.n)
-        regular = limits.evenly_spaced(samples.n, limits.HEURISTIC_ROWS)
-        drawn = self.approximation.rows(samples.n, seed)
-        search = samples.random_rows(limits.SEARCH_ROWS, seed)
-        samples.read_ahead(regular, drawn, search, samples.random_rows(limits.HELD_ROWS, seed))
-        kernel = kernel.resolve(samples.rows(regular).X)
-        return training_data(kernel, samples.rows(search).positive_part(), intercept=intercept)
-
-    def searched(self, data: RidgeData, seed: int) -> RidgeData:
-        """All of the data: an exact search leaves none out."""
-        return data
-
-
-def ridge_scope(
-    approximation: Approximation | None, samples: Samples, kernel: OperatorKernel, *, learned: bool
-) -> RidgeScope:
-    """The scope of a fit to samples of positive weight; ``learned`` says whether the output operator is."""
-    if approximation is None:
-        return WholeRidge()
-    approximation = approximation.sized(samples.n)
-    by_sums = goes_by_sums(samples, kernel, learned=learned)
-    return SummedRidge(approximation) if by_sums else FeatureRidge(approximation)
-
-
 # -- choices ----------------------------------------------------------------------------------------------------------
-def goes_by_sums(samples: Samples, kernel: OperatorKernel, *, learned: bool = False) -> bool:
-    """Is a fit with features a sum over the samples? Coupled outputs with missing targets need all samples at once.
-
-    ``learned`` says whether the output operator is, which couples the outputs.
-    """
-    if not isinstance(kernel, Decomposable):
-        return False
-    return samples.observed is None or (not learned and isinstance(kernel._operator, Identity | Diagonal))
-
-
 def ridge_system(
     kernel: OperatorKernel,
     samples: Samples,
