@@ -141,7 +141,7 @@ class StructuredProblem(Problem):
             system = system.regression.identity()  # how many components there are is decided after the search
         # As a matrix, because the coordinates of a diagonal operator would be searched one by one.
         operator = Dense(np.diag(plain(system.values))) if len(system.values) > 1 else None
-        w = system.Z.new_ones(len(system.Z)) if pairs.weights is None else pairs.weights
+        w = pairs.full_weights(system.Z)
         targets, shares = system.Z / w.sqrt()[:, None], w / w.mean()
         data = RidgeData(Decomposable(kernel, operator), pairs.X, targets, shares, None, pairs.groups)
         # Of candidates for alpha, the one that is best where the search starts stays.

@@ -755,8 +755,8 @@ class SummedSystem(FeatureSystem):
         for rows in whole_groups(block.groups, len(block), 4 * 8 * features.n_features):
             part = block.rows(rows.numpy())
             missed, rest = ridge.left_out_at(features(part.X), part, self.alpha)
-            w = missed.new_ones(len(part)) if part.weights is None else part.weights.double()
-            variance, leverage = self.alpha * ridge.weight / (w[:, None] * rest), 1.0 - rest
+            w = part.full_weights(missed)[:, None]
+            variance, leverage = self.alpha * ridge.weight / (w * rest), 1.0 - rest
             if ridge.rotation is not None:
                 squares = (ridge.rotation**2).mT
                 missed, variance, leverage = missed @ ridge.rotation.mT, variance @ squares, leverage @ squares
@@ -812,8 +812,7 @@ class SummedSystem(FeatureSystem):
         (residuals, variances, _), missed = self._residuals(held), self._missed(held)
         variances = variances if missed is None else variances + missed
         Y = held.Y.to(residuals)
-        w = Y.new_ones(len(Y)) if held.weights is None else held.weights.to(Y)
-        noise = (self.alpha * self.weight / w)[:, None]
+        noise = (self.alpha * self.weight / held.full_weights(Y))[:, None]
         return LeftOutMoments(Y, Y.nan_to_num(0.0) - residuals, variances, held.groups, noise, missed)
 
     def variance(self, X: Data) -> Tensor:
