@@ -1041,9 +1041,8 @@ class CoupledOutputs(System):
 
     def residual(self) -> float:
         noise = self.shift / self.data.columns
-        missed = self._flat(self.data.targets - self._fitted() - noise * self.coefficients())
-        size = self._flat(self.data.targets).norm().clamp(min=torch.finfo(missed.dtype).tiny)
-        return float(missed.norm() / size)
+        missed = self.data.targets - self._fitted() - noise * self.coefficients()
+        return relative_norm(self._flat(missed), self._flat(self.data.targets))
 
     def left_out(self, groups: Tensor | None = None) -> Tensor:
         """f minus what the residuals of a sample's group change in it, for known and missing targets alike."""
@@ -1151,7 +1150,7 @@ class IterativeOutputs(System):
     def residual(self) -> float:
         dual, b = self._solution
         missed = self.data.targets - self._matvec(dual) - (0.0 if b is None else self.mask * b)
-        return float(missed.norm() / self.data.targets.norm().clamp(min=torch.finfo(missed.dtype).tiny))
+        return relative_norm(missed, self.data.targets)
 
     def _unavailable(self, what: str) -> ValueError:
         n, p = self.mask.shape

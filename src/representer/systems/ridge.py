@@ -453,11 +453,13 @@ class ExactSystem(FittedSystem):
     def _function(self) -> Expansion | FeatureFunction:
         if self.features is not None:
             return feature_function(self.features, self.operator, self.coefficients(), self.intercept())
-        b = self.intercept()
-        constant = None if b is None else plain(b, copy=True)
-        C, slopes = plain(self.coefficients(), copy=True), self._system.slopes()
-        slopes = None if slopes is None else plain(slopes, copy=True)
-        return Expansion(self.kernel, self._held.X, C, constant, self.representation, slopes)
+        return self._expansion(self.coefficients(), self._system.slopes())
+
+    def _expansion(self, coefficients: Tensor, slopes: Tensor | None = None) -> Expansion:
+        """f + b as a sum over the samples, in memory of its own."""
+        parts = (None if a is None else plain(a, copy=True) for a in (coefficients, self.intercept(), slopes))
+        C, b, stored = parts
+        return Expansion(self.kernel, self._held.X, C, b, self.representation, stored)
 
     def function(self) -> Expansion | FeatureFunction:
         return self._function
@@ -478,15 +480,20 @@ class ExactSystem(FittedSystem):
         """All samples of positive weight, and the prediction for each by the fit without its group."""
         return self._block, self._system.left_out()
 
-    @property
-    def _missed(self) -> Tensor | None:
-        """What features miss of K(x_i, x_i) (n, p), which is as uncertain at left-out samples as at new points."""
-        return self._features_of(self._block.X)[1] if self._approximated else None
+    def _left_out_variance(self) -> tuple[Tensor, Tensor | None]:
+        """The variance (n, p) of y_i − f₋ₛ(x_i) for samples with a weight, and what of it features miss of K(x_i, x_i).
+
+        The second is as uncertain at left-out samples as at new points.
+        """
+        variance = self._system.left_out_variance()
+        if not self._approximated:
+            return variance, None
+        missed = self._features_of(self._block.X)[1]
+        return variance + missed, missed
 
     def left_out_variance(self) -> Tensor:
         """The variance (n, p) of y_i − f₋ₛ(x_i) in units of the prior's scale; NaN where a sample has no weight."""
-        variance = self._system.left_out_variance()
-        variance = variance if self._missed is None else variance + self._missed
+        variance = self._left_out_variance()[0]
         return self._scattered(variance, variance.new_tensor(torch.nan))
 
     def leverage(self) -> Tensor:
@@ -510,14 +517,13 @@ class ExactSystem(FittedSystem):
         return FitReport.of(loss(self._fitted(), data.Y), self._block.weights, diagonal)
 
     def left_out_moments(self) -> LeftOutMoments:
-        data, system = self._training, self._system
+        data = self._training
         Y = data.targets if data.mask is None else torch.where(data.mask, data.targets, torch.nan)
         if data.mask is not None and self.fit_intercept:  # without its only target an output has no constant
             Y = torch.where(data.mask.sum(0) < 2, torch.nan, Y)
         noise = len(Y) * self.alpha / data.columns
-        variance, missed = system.left_out_variance(), self._missed
-        variance = variance if missed is None else variance + missed
-        return LeftOutMoments(Y, system.left_out(), variance, data.groups, noise, missed)
+        variance, missed = self._left_out_variance()
+        return LeftOutMoments(Y, self._system.left_out(), variance, data.groups, noise, missed)
 
     @cached_property
     def _calibration(self) -> tuple[Tensor, Tensor]:
@@ -608,10 +614,8 @@ class ExactSystem(FittedSystem):
         """The fitted f + b as a sum over the samples where it is exact, also where the kernel has few features."""
         if self.features is None or self.features.approximation is not None:
             return self._function
-        b = self.intercept()
-        C = self._scattered(self._system.coefficients(), torch.zeros((), dtype=self.representation.dtype))
-        constant = None if b is None else plain(b, copy=True)
-        return Expansion(self.kernel, self._held.X, plain(C, copy=True), constant, self.representation)
+        nothing = torch.zeros((), dtype=self.representation.dtype)
+        return self._expansion(self._scattered(self._system.coefficients(), nothing))
 
 
 # -- sums over the samples --------------------------------------------------------------------------------------------
@@ -683,15 +687,17 @@ class SummedSystem(FeatureSystem):
     @cached_property
     def ridge(self) -> NormalRidge | SeparateRidge:
         """The normal equations, as tensors."""
-        frame = None if self.frame is None else self.frame.map(torch.from_numpy)
-        return normal_equations(self.sums.map(torch.from_numpy), self.operator, self.fit_intercept, frame)
+        return normal_equations(self.sums.map(torch.from_numpy), self.operator, self.fit_intercept, self._frame)
+
+    @cached_property
+    def _frame(self) -> Frame | None:
+        return None if self.frame is None else self.frame.map(torch.from_numpy)
 
     @cached_property
     def map(self) -> FeatureMap:
         """The features as they are summed."""
         features = self.features.map
-        frame = None if self.frame is None else self.frame.map(torch.from_numpy)
-        return features if frame is None else CentredFeatures(features, frame)
+        return features if self._frame is None else CentredFeatures(features, self._frame)
 
     def block(self, held: HeldSamples) -> Block:
         """The stored samples as tensors."""
@@ -763,9 +769,14 @@ class SummedSystem(FeatureSystem):
             residuals[rows], variances[rows], leverages[rows] = missed, variance, leverage
         return residuals, variances, leverages
 
+    @property
+    def _own_scales(self) -> Tensor:
+        """The diagonal (p,) of the output operator."""
+        return self.operator.as_matrix(self.ridge.cross.shape[1], self.ridge.cross).diagonal()
+
     def _unseen(self, inputs: Data, phi: Tensor) -> Tensor:
         """What the features φ of prepared inputs miss of K(x, x) (m, p)."""
-        own = self.operator.as_matrix(self.ridge.cross.shape[1], self.ridge.cross).diagonal()
+        own = self._own_scales
         return self.features.map.missed(inputs, phi).to(own)[:, None] * own
 
     def _missed(self, block: Block) -> Tensor | None:
@@ -817,8 +828,7 @@ class SummedSystem(FeatureSystem):
 
     def variance(self, X: Data) -> Tensor:
         """The variance (m, p) of f + b at new points; what the features miss of k(x, x) counts as uncertain."""
-        inputs, features = self.features.inputs(X), self.features.map
-        frame = None if self.frame is None else self.frame.map(torch.from_numpy)
+        inputs, features, frame = self.features.inputs(X), self.features.map, self._frame
 
         def variances(rows: slice) -> Tensor:
             block = inputs[rows]
@@ -829,10 +839,8 @@ class SummedSystem(FeatureSystem):
         return by_rows(variances, count(inputs), 4 * 8 * features.n_features)
 
     def _variance_rounding(self) -> tuple[float, float]:
-        own, features = self.operator.as_matrix(self.ridge.cross.shape[1], self.ridge.cross).diagonal(), self.features
-        return features.map.missed_rounding(self.block(self.held).X) * float(own.max()), torch.finfo(
-            features.map.dtype
-        ).eps
+        features, largest = self.features.map, float(self._own_scales.max())
+        return features.missed_rounding(self.block(self.held).X) * largest, torch.finfo(features.dtype).eps
 
     def left_out_at(self, X: Data) -> tuple[Tensor, Tensor]:
         """Predictions (m, n, p) by the fits without the group of each held sample, and their variances.

@@ -29,7 +29,7 @@ from representer.linalg import (
 )
 from representer.samples import Array, Block, Data, Step, count, take
 from representer.samples import rows as limits
-from representer.systems.base import group_members, whole_groups
+from representer.systems.base import group_members, relative_norm, whole_groups
 
 # Solutions by eigenvectors are improved so many times at most; each time gains five digits at the least alpha.
 REFINEMENTS = 5
@@ -574,9 +574,7 @@ class NormalRidge:
     def residual(self, alpha: float) -> float:
         """The norm of B − (aS + alpha Σ w)u, over that of B."""
         u = self.rotated_coefficients(alpha)
-        missed = self.cross - (self._gram() @ u) * self.scales - alpha * self.weight * u
-        size = torch.linalg.vector_norm(self.cross).clamp(min=torch.finfo(u.dtype).tiny)
-        return float(torch.linalg.vector_norm(missed) / size)
+        return relative_norm(self.cross - (self._gram() @ u) * self.scales - alpha * self.weight * u, self.cross)
 
 
 # -- outputs with sums of their own -----------------------------------------------------------------------------------
