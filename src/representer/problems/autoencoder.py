@@ -629,7 +629,7 @@ class AutoencoderProblem(DeepRegression):
         def finished(alpha: float) -> DeepSolution:
             composition = Composition(optimality.composition.layers, optimality.composition.kernel, alpha)
             problem = inner.problem.at(composition)
-            value = problem.value_and_gradient(point[None])[0].item()
+            value = problem.value(point[None]).item()
             return self._finished(choice, replace(inner, problem=problem, point=point, value=value))
 
         alpha = norm_multiplier(

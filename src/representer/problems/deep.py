@@ -72,7 +72,7 @@ from representer.problems.outer import (
 )
 from representer.samples import Block, Data, HeldSamples, Samples, SparseRows, digest, plain, remembered, take
 from representer.samples import rows as limits
-from representer.systems import RidgeData, Scope, Support, has_few_features, least_shift
+from representer.systems import RidgeData, Support, has_few_features, least_shift
 from representer.values import Packing
 
 ADVICE = (
@@ -672,11 +672,6 @@ class DeepRegression(Problem):
     def splits(self) -> Splits:
         """Which samples a search looks at, and what folds hold out."""
         return self.model.splits(self.seen)
-
-    @cached_property
-    def scope(self) -> Scope:
-        """Which samples are looked at, and what spans the outer function."""
-        return Scope.of(self.model.approximation, self.samples.n)
 
     @property
     def _max_rank(self) -> int | None:
