@@ -527,9 +527,13 @@ class RidgeData:
 
     def path(self, alphas: Tensor, criterion: Criterion = "loo") -> Tensor:
         """The criterion for many alphas; the spectrum of the only scalar kernel stays at hand for later ones."""
-        errors, known = criterion_path(self, alphas, criterion, vars(self).get("_spectrum"))
-        vars(self)["_spectrum"] = known
-        return errors
+        return criterion_path(self, alphas, criterion)[0]
+
+    @cached_property
+    def spectrum(self) -> Known:
+        """The spectrum of the rooted Gram matrix of the only scalar kernel, and the constants beside it."""
+        assert self.form is not None
+        return gram_spectrum(self.form.kernels[0], self.X, self.root, self.gram, intercept=self.intercept)
 
     @property
     def refinable(self) -> bool:
@@ -565,10 +569,7 @@ class RidgeData:
         """The alphas that a criterion can tell apart; few features, whose factor is at hand, have smaller ones."""
         trace, values = self.diagonal.detach().sum(0).max(), None
         if self.form is not None and self.is_thin:
-            known = gram_spectrum(self.form.kernels[0], self.X, self.root, intercept=self.intercept)
-            values = known[0].values * self.form.weights.detach().max()
-            if self.mask is None:
-                vars(self)["_spectrum"] = known  # for a path
+            values = self.spectrum[0].values * self.form.weights.detach().max()
         low, high = shift_range(trace, values)
         return low / len(self.Y), high / len(self.Y)
 
@@ -862,7 +863,7 @@ class SeparateOutputs(System):
         if data.mask is not None:
             known = None
         elif known is None and len(form.kernels) == 1 and len(data.patterns) > 1:
-            known = gram_spectrum(form.kernels[0], data.X, data.root, data.gram, intercept=data.intercept)
+            known = data.spectrum
         for weights, outputs, rows in data.patterns:
             solver: Cholesky | Eigenpairs
             if known is None and not data.is_thin:
@@ -1242,7 +1243,7 @@ def factor_system(
     if solver not in get_args(Solver):
         raise ValueError(f"solver must be one of {get_args(Solver)}; got {solver!r}.")
     p = data.Y.shape[1]
-    known = vars(data).get("_spectrum") if known is None else known
+    known = vars(data).get("spectrum") if known is None else known
     expected = data.kernel.n_outputs(data.X)
     if expected not in (None, p):
         raise ValueError(f"{data.kernel!r} has {expected} outputs on these inputs, but there are {p} targets.")
@@ -1271,11 +1272,10 @@ def criterion_path(
     form = data.form
     targets = data.root[:, None] * data.targets
     targets = targets if form.rotation is None else targets @ form.rotation
-    single = len(form.kernels) == 1
-    if not single or data.mask is not None:
+    if not data.refinable:
         known = None
     elif known is None:
-        known = gram_spectrum(form.kernels[0], data.X, data.root, data.gram, intercept=data.intercept)
+        known = data.spectrum
     errors = torch.zeros_like(alphas)
     for weights, outputs, rows in data.patterns:
         spectrum, constants = part_spectrum(data, weights, rows, known)
