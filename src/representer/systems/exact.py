@@ -520,10 +520,7 @@ class RidgeData:
                 f"too many for its criterion: hyperparameters are chosen on {limit} random samples. Fix alpha and the "
                 "kernel's numbers to avoid it, and random_state to make it repeatable."
             )
-        if self.groups is None:
-            generator = torch.Generator().manual_seed(seed)
-            return self.rows(torch.randperm(n, generator=generator)[:limit].sort().values)
-        return self.rows(torch.from_numpy(limits.sample_groups(self.groups.numpy(), limit, seed)))
+        return self.rows(limits.drawn_rows(n, limit, seed, self.groups))
 
     def path(self, alphas: Tensor, criterion: Criterion = "loo") -> Tensor:
         """The criterion for many alphas; the spectrum of the only scalar kernel stays at hand for later ones."""
