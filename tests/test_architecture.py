@@ -71,7 +71,6 @@ TELL_APART = ("samples", "approximation", "systems", "representer.functions.feat
 KINDS_OF_FITS = {
     *("InMemory", "OnDask", "Nystroem", "Landmarks", "RandomFeatures", "TensorSketch"),
     *("ExactSystem", "SummedSystem", "FalkonSystem", "FeatureSystem", "WeightSystem", "CellSystem"),
-    *("WholeScope", "FeatureScope", "WholeRidge", "FeatureRidge", "SummedRidge"),
 }
 
 

@@ -80,5 +80,5 @@ def test_a_bound_out_of_reach_adds_nothing_to_the_value(problem, points):
     free = DeepProblem(penalised, problem.X, problem.Y, squared_loss(True).fit())
     for bound in (1e6, 1e100):
         far = BoundedProblem.of(problem, (bound,) * 3, problem.least_alpha)
-        expected = free.at(far._with_multipliers([0.0, 0.0], problem.least_alpha).composition).values(points)
+        expected = free.at(far._with_multipliers([0.0, 0.0], problem.least_alpha).composition).value(points)
         torch.testing.assert_close(far.value(points), expected, rtol=1e-6, atol=0.0)

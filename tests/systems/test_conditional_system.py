@@ -11,7 +11,8 @@ import torch
 
 from representer import ConditionalMeanEmbedding
 from representer.approximation import Landmarks, Nystroem
-from representer.kernels import Gaussian
+from representer.kernels import Gaussian, Sigmoid
+from representer.linalg import IndefiniteGramWarning
 
 ALPHA = 1e-2
 
@@ -92,3 +93,12 @@ def test_a_stored_system_gives_the_same_answers(data, approximation):
     np.testing.assert_allclose(one.coefficients(), two.coefficients(), atol=1e-9)
     np.testing.assert_allclose(one.left_out(), two.left_out(), atol=1e-9)
     np.testing.assert_allclose(two.function()(X), model.weights(X), atol=1e-9)
+
+
+def test_a_stored_system_repairs_an_indefinite_kernel_of_vectors_as_the_fit_did():
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    model = ConditionalMeanEmbedding(Sigmoid(0.2, 0.2), Gaussian(1.0), alpha=1e-3, criterion=None)
+    with pytest.warns(IndefiniteGramWarning):
+        model.fit(X, np.sin(X[:, 0]))
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_allclose(again.mean(X[:3]), model.mean(X[:3]), rtol=1e-9)

@@ -15,7 +15,7 @@ from representer.approximation import Approximation, FeatureMap, LandmarkFeature
 from representer.functions.base import FieldState, Function, Span, in_units
 from representer.kernels import Kernel
 from representer.linalg import Cholesky, by_rows, row_blocks
-from representer.operators import Adapted, Representation, original, silent_repairs
+from representer.operators import Representation, original, silent_repairs
 from representer.samples import Data, as_scipy, count, evenly_spaced, plain, take
 
 
@@ -136,10 +136,7 @@ class StoredFeatures(FieldState):
 
     @property
     def _adapted(self) -> Kernel:
-        how = self.representation
-        if self.kernel.domain == "vectors" and not how.sparse:
-            return self.kernel
-        return Adapted(self.kernel, how.dtype, how.device)
+        return self.representation.adapted(self.kernel, repair=False)
 
     @property
     def landmarks(self) -> Any:

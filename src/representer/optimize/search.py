@@ -19,7 +19,7 @@ from torch import Tensor
 from representer.kernels import Kernel
 from representer.operators import Representation
 from representer.samples import Data, InMemory, Samples, plain, take
-from representer.systems import RidgeData, System
+from representer.systems import RidgeData, Scope, System
 from representer.values import argument_repr, is_count, is_real
 
 if TYPE_CHECKING:
@@ -450,6 +450,11 @@ class Problem(ABC):
     def answer(self, solution: Any, X: Data) -> Any:
         """What a solution says of new inputs: the values of its function, unless a problem has more to say."""
         return solution.function(X)
+
+    @cached_property
+    def scope(self) -> Scope:
+        """Which samples are looked at, and what spans f."""
+        return Scope.of(self.model.approximation, self.samples.n)
 
     @property
     def pairwise(self) -> bool:

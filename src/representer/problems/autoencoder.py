@@ -667,7 +667,7 @@ class AutoencoderProblem(DeepRegression):
         def finished(alpha: float) -> DeepSolution:
             composition = Composition(optimality.composition.layers, optimality.composition.kernel, alpha)
             problem = inner.problem.at(composition)
-            value = problem.values(point[None]).item()
+            value = problem.value(point[None]).item()
             return self._finished(choice, replace(inner, problem=problem, point=point, value=value))
 
         alpha = norm_multiplier(

@@ -272,10 +272,7 @@ def _some(inputs: InputGram, block: Block, size: int, seed: int) -> tuple[InputG
     """So many random samples, in order; of groups, whole ones."""
     if size >= len(block):
         return inputs, block
-    if block.groups is not None:
-        rows = torch.from_numpy(limits.sample_groups(block.groups.cpu().numpy(), size, seed))
-    else:
-        rows = torch.randperm(len(block), generator=torch.Generator().manual_seed(seed))[:size].sort().values
+    rows = limits.drawn_rows(len(block), size, seed, block.groups)
     return inputs.rows(rows), block.rows(rows.numpy())
 
 

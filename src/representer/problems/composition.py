@@ -382,18 +382,12 @@ class DeepProblem:
         Z = self.images(points, composition)[-1]
         total = points.new_zeros(len(points))
         for block in self._current(composition):
-            gram = self._gram(block, Z, self.rows)
-            if isinstance(Z, Tensor) and Z.requires_grad and not gram.requires_grad:
-                raise ValueError(
-                    f"The outer kernel {composition.kernel!r} is not differentiable in its inputs, so that the layers "
-                    "before it cannot be learned. Build it from torch operations: no .detach(), .item() or numpy."
-                )
-            gram = gram if gram.ndim > 2 else gram[None].expand(len(points), *gram.shape)
+            gram = self._batch(self._gram(block, Z, self.rows), Z, points)
             total = total + block.scale * self._fit_value(block, gram, Z, composition)
         return total + self.penalty(points, composition)
 
     def _fit_value(self, block: OuterBlock, gram: Tensor, Z: Data, composition: Composition) -> Tensor:
-        alpha = torch.as_tensor(composition.alpha, dtype=gram.dtype, device=gram.device)
+        alpha = self._alpha(gram, composition)
         if isinstance(block.fit, Interpolation):
             points = {"points": Z[..., self.rows, :]} if block.fit.separation > 0 else {}
             return alpha * block.fit(gram, **points)
@@ -404,12 +398,8 @@ class DeepProblem:
     def penalty(self, points: Tensor, composition: Composition) -> Tensor:
         """Σ_l α_l Θ_l(‖f_l‖²) over the inner layers, (b,)."""
         coordinates = [] if self.chain is None else self.chain.split(points)
-        return self._penalty(coordinates, points, composition.layers)
-
-    def _penalty(self, coordinates: list[Tensor], points: Tensor, layers: list[Layer] | None = None) -> Tensor:
         total = points.new_zeros(len(points))
-        layers = self.composition.layers if layers is None else layers
-        for layer, theta in zip(layers, coordinates, strict=True):
+        for layer, theta in zip(composition.layers, coordinates, strict=True):
             norm = theta.square().sum((-2, -1))
             total = total + (layer.alpha * norm if layer.penalty is None else layer.penalized(norm))
         return total
@@ -417,27 +407,11 @@ class DeepProblem:
     def score(self, points: Tensor, composition: Composition) -> Tensor:
         """The error that chooses hyperparameters, (b,)."""
         Z = self.images(points, composition)[-1]
-        alpha = torch.as_tensor(composition.alpha, dtype=self.Y.dtype, device=self.Y.device)
-        total = points.new_zeros(len(points))
+        alpha, total = self._alpha(self.Y, composition), points.new_zeros(len(points))
         for block in self._current(composition):
             assert block.score is not None
-            gram = self._gram(block, Z, None)
-            gram = gram if gram.ndim > 2 else gram[None].expand(len(points), *gram.shape)
+            gram = self._batch(self._gram(block, Z, None), Z, points)
             total = total + block.scale * block.score(gram, alpha.expand(len(gram)) / block.scale)
-        return total
-
-    def values(self, points: Tensor) -> Tensor:
-        """J (b,) as a number, without what a gradient needs."""
-        with torch.no_grad():
-            coordinates = [] if self.chain is None else self.chain.split(points)
-            Z = self.X if self.chain is None else self.chain.images(coordinates)[-1]
-            total = self._penalty(coordinates, points)
-            for block in self.blocks:
-                gram = self._batch(self._gram(block, Z, self.rows), Z, points)
-                total = total + self._fit_envelope(block, gram)[0]
-                if isinstance(block.fit, Interpolation) and block.fit.separation > 0:
-                    apart = separation_penalty(Z[..., self.rows, :])
-                    total = total + self._alpha(points) * block.fit.separation * apart
         return total
 
     def value_and_gradient(self, points: Tensor) -> tuple[Tensor, Tensor]:
@@ -455,7 +429,7 @@ class DeepProblem:
         through the kernel and the layers, by closed forms or by autograd."""
         with torch.no_grad():
             if self.chain is None:
-                return self.values(points), torch.zeros_like(points)
+                return self.value(points), torch.zeros_like(points)
             coordinates, Z, pull_back = self.chain.with_pullback(points)
             value, gradient = self._penalty_and_gradient(coordinates, points)
             in_images = torch.zeros_like(Z)
@@ -523,7 +497,7 @@ class DeepProblem:
             leaf = point.detach()[None].requires_grad_()
             coordinates = self.chain.split(leaf)
             Z = self.chain.images(coordinates)[-1]
-            penalty = self._penalty(coordinates, leaf)
+            penalty = self.penalty(leaf, self.composition)
             grams = [self._batch(self._gram(block, Z, self.rows), Z, leaf) for block in self.blocks]
             responses = []
             for block, gram in zip(self.blocks, grams, strict=True):
@@ -574,8 +548,9 @@ class DeepProblem:
             )
         return gram if gram.ndim > 2 else gram[None].expand(len(points), *gram.shape)
 
-    def _alpha(self, like: Tensor) -> Tensor:
-        return torch.as_tensor(self.composition.alpha, dtype=like.dtype, device=like.device)
+    def _alpha(self, like: Tensor, composition: Composition | None = None) -> Tensor:
+        alpha = (self.composition if composition is None else composition).alpha
+        return torch.as_tensor(alpha, dtype=like.dtype, device=like.device)
 
     def _fit_envelope(self, block: OuterBlock, gram: Tensor) -> tuple[Tensor, Tensor]:
         """The part of J that a block adds, and its gradient in the Gram matrix."""

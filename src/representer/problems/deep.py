@@ -72,7 +72,8 @@ from representer.problems.outer import (
 )
 from representer.samples import Block, Data, HeldSamples, Samples, SparseRows, digest, plain, remembered, take
 from representer.samples import rows as limits
-from representer.systems import RidgeData, Scope, Support, has_few_features, least_shift
+from representer.systems import RidgeData, Support, has_few_features, least_shift
+from representer.systems.exact import spectral_path
 from representer.values import Packing
 
 ADVICE = (
@@ -671,11 +672,6 @@ class DeepRegression(Problem):
         """Which samples a search looks at, and what folds hold out."""
         return self.model.splits(self.seen)
 
-    @cached_property
-    def scope(self) -> Scope:
-        """Which samples are looked at, and what spans the outer function."""
-        return Scope.of(self.model.approximation, self.samples.n)
-
     @property
     def _max_rank(self) -> int | None:
         return self.scope.max_rank(len(self.seen))
@@ -1218,10 +1214,7 @@ def _variance(targets: KnownTargets) -> float:
 
 
 def leave_one_out_path(composition: Composition, X: Data, targets: KnownTargets) -> tuple[Tensor, Tensor]:
-    """Values of alpha, and the leave-one-out error of ridge fits by the outer kernel at these points for each.
-
-    One eigendecomposition k = U diag(e) Uᵀ serves them all: P = U diag(1/(e + nα)) Uᵀ.
-    """
+    """Values of alpha, and the leave-one-out error of ridge fits by the outer kernel at these points for each."""
     Y = _centred(targets)
     n, p = Y.shape
     root = None if targets.weights is None else (targets.weights / targets.weights.mean()).sqrt()
@@ -1239,11 +1232,7 @@ def leave_one_out_path(composition: Composition, X: Data, targets: KnownTargets)
             if root is not None:
                 d = root.repeat_interleave(p) if coupled else root
                 gram = gram * d[:, None] * d
-            spectrum = eigh(gram, name="The Gram matrix")
-            inverse = 1.0 / (spectrum.values.clamp(min=0.0) + n * alphas[:, None])
-            C = spectrum.vectors @ (inverse[:, :, None] * (spectrum.vectors.mT @ columns))
-            diagonal = (spectrum.vectors.square() @ inverse.mT).mT
-            total += (C / diagonal[:, :, None]).square().sum((1, 2)) / n
+            total += spectral_path(eigh(gram, name="The Gram matrix"), columns, n * alphas, "loo") / n
     return alphas, torch.where(torch.isfinite(total), total, torch.inf)
 
 

@@ -29,7 +29,6 @@ from representer.optimize import (
     random_starts,
 )
 from representer.samples import Block, Data, count, digest, plain, remembered, take
-from representer.systems import Scope
 from representer.values import Constraint, Positive, argument_repr
 
 # Beyond it, hyperparameters are learned on a subset: they are few, and a search costs many factorisations.
@@ -570,11 +569,6 @@ class EmbeddingProblem(Problem):
     The model says what its ``kernel`` is, its ``alpha``, its ``criterion`` (None: nothing is learned), and its
     ``approximation``.
     """
-
-    @cached_property
-    def scope(self) -> Scope:
-        """Which samples are looked at, and what spans f."""
-        return Scope.of(self.model.approximation, self.samples.n)
 
     @cached_property
     def _adapted(self) -> Kernel:

@@ -75,7 +75,6 @@ from representer.optimize.stiefel import (
 from representer.preimage import Network
 from representer.samples import Block, Data, InMemory, Samples, digest, plain, remembered, take
 from representer.samples import rows as limits
-from representer.systems import Scope
 from representer.values import Real, argument_repr, is_count, is_real, number, packing, same
 
 Hidden = list[Tensor]
@@ -1003,12 +1002,11 @@ class LevelsProblem(Problem):
     @cached_property
     def subset(self) -> np.ndarray:
         """The numbers of the samples that are fitted to, chosen by a look at some of them."""
-        n, kernel = self.samples.n, self.model.kernels[0]
-        scope = Scope.of(self.model.approximation, n)
-        chosen = scope.subset(self.samples, kernel, lambda X: self._represented(X).inputs(kernel, X), self.seed)
+        kernel = self.model.kernels[0]
+        chosen = self.scope.subset(self.samples, kernel, lambda X: self._represented(X).inputs(kernel, X), self.seed)
         rows = self._typical(chosen)
         if len(rows) < 2:
-            raise ValueError(f"Found {len(rows)} sample (n_samples = {n}): components need at least 2.")
+            raise ValueError(f"Found {len(rows)} sample (n_samples = {self.samples.n}): components need at least 2.")
         self.model.check_samples(len(rows))
         return rows
 

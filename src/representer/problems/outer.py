@@ -244,8 +244,8 @@ class KernelWeights(ConvexProblem):
 
     def error(self, unknown: Tensor) -> float:
         """Inner functions are not held, as they would be by their images: weights are."""
-        alpha = torch.as_tensor(self.problem.composition.alpha, dtype=unknown.dtype, device=unknown.device)
-        return float(self.problem.blocks[0].score(self.gram(unknown, None)[None], alpha.expand(1)))
+        alpha = self.problem._alpha(unknown).expand(1)
+        return float(self.problem.blocks[0].score(self.gram(unknown, None)[None], alpha))
 
 
 class SmallNuclearNorm(ConvexProblem):

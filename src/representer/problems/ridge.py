@@ -44,9 +44,9 @@ from representer.systems import (
     Criterion,
     FittedSystem,
     RidgeData,
-    RidgeScope,
+    Scope,
     factor_system,
-    ridge_scope,
+    goes_by_sums,
     ridge_system,
 )
 from representer.systems.exact import Known, spectrum_beside_constants
@@ -142,10 +142,11 @@ class RidgeProblem(Problem):
         return self.samples.positive_part(pairwise=self.pairwise)
 
     @cached_property
-    def scope(self) -> RidgeScope:
+    def scope(self) -> Scope:
         """What spans f, and which samples a search looks at."""
-        model = self.model
-        return ridge_scope(model.approximation, self._seen, model.kernel, learned=model.learn_operator)
+        model, seen = self.model, self._seen
+        by_sums = goes_by_sums(seen, model.kernel, learned=model.learn_operator)
+        return Scope.of(model.approximation, seen.n, by_sums=by_sums)
 
     @cached_property
     def _kernel(self) -> OperatorKernel:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -37,9 +38,9 @@ class PredictiveSpread:
     alpha : float
     intercept : bool
     landmarks : data, optional
-    residuals : tensor (n, p), optional
-        Of predictions for samples that a fit has not seen, NaN where there are none; by default those of leaving one
-        out, inner layers fixed.
+    residuals : callable, optional
+        Makes those (n, p) of predictions for samples that a fit has not seen, NaN where there are none, when they are
+        first needed; by default they are those of leaving one out, inner layers fixed.
     weights : tensor (n,), optional
         Sample weights of mean 1; a new observation has weight 1.
     groups : integer tensor (n,), optional
@@ -57,19 +58,20 @@ class PredictiveSpread:
         *,
         intercept: bool,
         landmarks: Data = None,
-        residuals: Tensor | None = None,
+        residuals: Callable[[], Tensor] | None = None,
         weights: Tensor | None = None,
         groups: Tensor | None = None,
         replicated: tuple[np.ndarray, np.ndarray] | None = None,
     ):
-        self.noise: Any = alpha * len(Y)
+        self.noise, self.residuals, self.replicated = alpha * len(Y), residuals, replicated
         self.features: LandmarkFeatures | None = None
-        gram, known, missed = None, kernel, None
+        self.missed: Tensor | None = None
+        gram, known = None, kernel
         if landmarks is not None:
             assert isinstance(kernel, Decomposable)
             self.features = landmark_features(kernel.kernel, landmarks)
             points = self.features(Z)
-            missed = self.features.missed(Z, points).to(Y)[:, None]
+            self.missed = self.features.missed(Z, points).to(Y)[:, None]
             known, Z = Decomposable(Linear()), points
         elif isinstance(kernel, Decomposable) and not (kernel.domain == "vectors" and isinstance(Z, Tensor)):
             with silent_repairs():  # fit has said it
@@ -77,16 +79,21 @@ class PredictiveSpread:
             if kept is not None:
                 known = Decomposable(Projected(kernel.kernel, kept), kernel.operator)
         w = torch.ones_like(Y[:, 0]) if weights is None else weights
-        data = RidgeData(known, Z, Y, w, groups=groups, gram=gram)
-        fixed = factor_system(data, alpha)
-        if residuals is None:
-            residuals = Y - fixed.left_out()
-        variance = fixed.left_out_variance() if missed is None else fixed.left_out_variance() + missed
-        moments = LeftOutMoments(Y, Y - residuals, variance, groups, self.noise / w[:, None], missed)
-        self.scale, excess = moments.judged(self.noise, replicated)
-        self.noise = self.noise * excess
-        self.system = factor_system(replace(data, intercept=True), alpha) if intercept else fixed
+        self.data = RidgeData(known, Z, Y, w, groups=groups, gram=gram)
+        self.fixed = factor_system(self.data, alpha)
+        self.system = factor_system(replace(self.data, intercept=True), alpha) if intercept else self.fixed
         self.bytes_per_row = 4 * Y.numel() * Y.element_size()  # k(x, Z), its distances, solutions and their squares
+
+    @cached_property
+    def _calibration(self) -> tuple[Tensor, Tensor]:
+        """s² (p,), and the variance (p,) of the noise in units of it."""
+        data, missed = self.data, self.missed
+        residuals = data.Y - self.fixed.left_out() if self.residuals is None else self.residuals()
+        variance = self.fixed.left_out_variance() if missed is None else self.fixed.left_out_variance() + missed
+        noise = self.noise / data.weights[:, None]
+        moments = LeftOutMoments(data.Y, data.Y - residuals, variance, data.groups, noise, missed)
+        scale, excess = moments.judged(self.noise, self.replicated)
+        return scale, self.noise * excess
 
     def __call__(self, Z: Data) -> Tensor:
         """Standard deviations (m, p) at the images Z."""
@@ -97,7 +104,8 @@ class PredictiveSpread:
         variance = self.system.variance(points)
         if self.features is not None:
             variance = variance + self.features.missed(Z, points).to(variance)[:, None]
-        return ((variance.clamp(min=0.0) + self.noise) * self.scale).sqrt()
+        scale, noise = self._calibration
+        return ((variance.clamp(min=0.0) + noise) * scale).sqrt()
 
 
 @dataclass(frozen=True)
@@ -135,18 +143,10 @@ class DeepSpread(FieldState):
 
     def influence(self, Z: Tensor) -> Tensor:
         """f(x) − f₋ₛ(x) (m, n, p) at the images Z, for each sample or its group, with the inner functions held."""
-        made = self._made if self.refits is None else self._without_refits
-        return made.system.influence(Z if made.features is None else made.features(Z))
+        return self._made.system.influence(Z if self._made.features is None else self._made.features(Z))
 
     @cached_property
     def _made(self) -> PredictiveSpread:
-        return self._spread(refitted=True)
-
-    @cached_property
-    def _without_refits(self) -> PredictiveSpread:
-        return self._spread(refitted=False)
-
-    def _spread(self, *, refitted: bool) -> PredictiveSpread:
         stored = self.function.outer_expansion()
         assert stored.representation is not None
         outer, kernel = stored.loaded, stored.representation.adapted(stored.kernel, repair=True)
@@ -157,7 +157,7 @@ class DeepSpread(FieldState):
         images = self.function.images(self.X)
         Y = torch.as_tensor(self.Y).to(outer.coefficients)
         weights = None if self.weights is None else torch.as_tensor(self.weights).to(Y)
-        centred = Y if outer.intercept is None else Y - outer.intercept
+        centred, targets = Y if outer.intercept is None else Y - outer.intercept, KnownTargets(Y, weights)
         return PredictiveSpread(
             kernel,
             images[-1],
@@ -165,26 +165,24 @@ class DeepSpread(FieldState):
             self.alpha,
             intercept=self.intercept,
             landmarks=outer.anchors if self.by_landmarks else None,
-            residuals=self._held_out_residuals(images, KnownTargets(Y, weights)) if refitted else None,
+            residuals=None if self.refits is None else partial(self._held_out, self.refits, images, targets),
             weights=weights,
             groups=None if self.groups is None else torch.from_numpy(self.groups),
             replicated=self.replicated,
         )
 
-    def _held_out_residuals(self, images: list[Any], targets: KnownTargets) -> Tensor | None:
-        """Those of refits without each fold, if the inner layers are large; NaN for samples that no fold holds out."""
-        if self.refits is None:
-            return None
-        folds = [(torch.from_numpy(a), torch.from_numpy(b)) for a, b in self.refits.folds]
+    def _held_out(self, refits: Refits, images: list[Any], targets: KnownTargets) -> Tensor:
+        """The residuals of refits without each fold; NaN for samples that no fold holds out."""
+        folds = [(torch.from_numpy(a), torch.from_numpy(b)) for a, b in refits.folds]
         splits = Splits(torch.arange(len(targets)), lambda rows: folds)
         model = DeepModel(
-            self.refits.composition,
+            refits.composition,
             squared_loss(self.intercept),
             lambda seen: splits,
-            approximation=self.refits.approximation,
+            approximation=refits.approximation,
         )
         samples = InMemory(Block(images[0], targets.Y, targets.weights))
-        settings, representation = self.refits.settings, self.function.outer_expansion().representation
+        settings, representation = refits.settings, self.function.outer_expansion().representation
         assert representation is not None
         representation = replace(representation, sparse=isinstance(images[0], SparseRows))
         regression = DeepRegression(samples, model, representation, seed=settings.seed)

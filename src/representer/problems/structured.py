@@ -148,7 +148,7 @@ class StructuredProblem(Problem):
             diagonal = diagonal.regression.identity()  # how many components there are is decided after the search
         # As a matrix, because the coordinates of a diagonal operator would be searched one by one.
         operator = Dense(np.diag(plain(diagonal.values))) if len(diagonal.values) > 1 else None
-        w = diagonal.Z.new_ones(len(diagonal.Z)) if pairs.weights is None else pairs.weights
+        w = pairs.full_weights(diagonal.Z)
         targets, shares = diagonal.Z / w.sqrt()[:, None], w / w.mean()
         data = RidgeData(Decomposable(kernel, operator), pairs.X, targets, shares, None, pairs.groups)
         # Of candidates for alpha, the one that is best where the search starts stays.

@@ -210,6 +210,10 @@ class Block:
         missing = self.Y.isnan()
         return ~missing if bool(missing.any()) else None
 
+    def full_weights(self, like: Tensor) -> Tensor:
+        """The weights in the precision of a tensor, and ones where there are none."""
+        return like.new_ones(len(self)) if self.weights is None else self.weights.to(like)
+
     def rows(self, index: np.ndarray) -> Block:
         """The samples with these numbers."""
         numbers = torch.from_numpy(np.asarray(index))

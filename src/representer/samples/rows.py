@@ -115,6 +115,13 @@ def sample_groups(groups: np.ndarray, size: int, seed: int) -> np.ndarray:
     return np.flatnonzero(drawn[members])
 
 
+def drawn_rows(n: int, size: int, seed: int, groups: Tensor | None = None) -> Tensor:
+    """At most ``size`` random ones of n rows, in order; of groups (n,), whole ones."""
+    if groups is not None:
+        return torch.from_numpy(sample_groups(groups.cpu().numpy(), size, seed))
+    return torch.randperm(n, generator=torch.Generator().manual_seed(seed))[:size].sort().values
+
+
 # Rows are equal if their numbers agree in this many binary digits, which are about nine decimal ones. In a column far
 # from zero these are digits of its spread, but not more of a number than the second, of which rounding leaves the most.
 DIGITS, MOST_DIGITS = 30, 46

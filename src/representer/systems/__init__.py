@@ -7,20 +7,19 @@ objectives inside of a search: batches of Gram matrices, and gradients in them. 
 the space of an output kernel.
 """
 
-from representer.systems.base import Criterion, Groups, Scope, System, least_shift, relative_norm, shift_range
+from representer.systems.base import Criterion, Groups, System, least_shift, relative_norm, shift_range
 from representer.systems.composed import ComposedSystem, StackedSystem, interpolation_error
 from representer.systems.exact import RidgeData, factor_system, has_few_features
 from representer.systems.ridge import (
     AlphaRule,
     FittedSystem,
     LeftOutMoments,
-    RidgeScope,
     SummedSystem,
-    ridge_scope,
     ridge_system,
     robust_scale,
     summed_system,
 )
+from representer.systems.scope import Scope, goes_by_sums
 from representer.systems.support import Support, least_doubt, trust
 
 __all__ = [
@@ -31,19 +30,18 @@ __all__ = [
     "Groups",
     "LeftOutMoments",
     "RidgeData",
-    "RidgeScope",
     "Scope",
     "StackedSystem",
     "SummedSystem",
     "Support",
     "System",
     "factor_system",
+    "goes_by_sums",
     "has_few_features",
     "interpolation_error",
     "least_doubt",
     "least_shift",
     "relative_norm",
-    "ridge_scope",
     "ridge_system",
     "robust_scale",
     "shift_range",

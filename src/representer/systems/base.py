@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,11 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.approximation import Approximation, Nystroem
-from representer.kernels import Kernel
-from representer.linalg import power_of_two, require, row_blocks
-from representer.operators import Decomposable, OperatorKernel
-from representer.samples import Data, Samples, count, plain
+from representer.linalg import power_of_two, row_blocks
+from representer.samples import Data
 from representer.samples import rows as limits
 
 Criterion = Literal["loo", "gcv"]
@@ -164,184 +161,6 @@ def probes(size: int, *, like: Tensor) -> Tensor:
     """
     generator = torch.Generator().manual_seed(0)
     return torch.randint(0, 2, (size, limits.PROBES), generator=generator).to(like).mul_(2.0).sub_(1.0)
-
-
-# -- what a fit looks at -----------------------------------------------------------------------------------------------
-class Scope(ABC):
-    """What spans f, and which samples a fit and its search look at: all at once, or some and then blocks of all.
-
-    Fits without and with an approximation are told apart here and by systems. A problem asks its scope.
-    """
-
-    spans_all: bool  # is f spanned by all samples, whose Gram matrix is formed, and repaired where it is indefinite?
-    approximation: Approximation | None = None  # for so many samples
-
-    @staticmethod
-    def of(approximation: Approximation | tuple[Approximation, Approximation] | None, n: int) -> Scope:
-        """The scope of a fit to n samples; of approximations of inputs and outputs, the first one counts."""
-        first = approximation[0] if isinstance(approximation, tuple) else approximation
-        return WholeScope() if first is None else FeatureScope(first.sized(n))
-
-    @abstractmethod
-    def rows(self, samples: Samples, size: int, seed: int) -> np.ndarray:
-        """The samples that a search may look at: all, or about ``size`` random ones where blocks are summed later."""
-
-    def read_ahead(self, samples: Samples, rows: np.ndarray, seed: int) -> None:  # noqa: B027
-        """Read these samples in one pass with those that features are chosen from."""
-
-    @abstractmethod
-    def heuristic_rows(self, samples: Samples) -> np.ndarray:
-        """The samples that decide words in a kernel."""
-
-    @abstractmethod
-    def search_size(self, n: int) -> int:
-        """On how many of n samples that may be looked at a kernel is learned."""
-
-    @abstractmethod
-    def subset(self, samples: Samples, kernel: Kernel, inputs: Callable[[Data], Data], seed: int) -> np.ndarray:
-        """The numbers of the samples that stand for all; ``inputs`` makes of them what the kernel takes."""
-
-    @abstractmethod
-    def max_rank(self, n: int) -> int | None:
-        """How many functions of n samples may span f; None: all."""
-
-    @abstractmethod
-    def landmarks(self, kernel: OperatorKernel, X: Data, seed: int) -> Tensor | None:
-        """The numbers of the rows of prepared data that span f; None: all."""
-
-    @abstractmethod
-    def moved(self, kernel: Kernel, X: Data, seed: int) -> Callable[[Kernel, Data], Tensor] | None:
-        """The features as a function of kernel and data, where a search goes by them; None: it goes by k itself."""
-
-    @abstractmethod
-    def check(self, kernel: Kernel, n: int) -> None:
-        """Refuse a kernel or a number of samples that cannot be approximated."""
-
-    @abstractmethod
-    def require(self, holds: bool, message: str) -> None:
-        """Refuse what an approximation cannot do, with a message."""
-
-    @abstractmethod
-    def require_memory(self, n: int, searched: int, element_size: int, *, moved: int = 0) -> None:
-        """Refuse a fit to n samples that does not fit, before anything of size n × n exists.
-
-        ``searched`` is the number of samples whose Gram matrix a search looks at, ``moved`` that of those whose
-        features it looks at where these move with the kernel.
-        """
-
-
-class WholeScope(Scope):
-    """That of an exact fit: all samples."""
-
-    spans_all = True
-
-    def rows(self, samples: Samples, size: int, seed: int) -> np.ndarray:
-        """The numbers of all samples: an exact fit leaves none out."""
-        return np.arange(samples.n)
-
-    def heuristic_rows(self, samples: Samples) -> np.ndarray:
-        """The numbers of all samples: heuristics look at them all."""
-        return np.arange(samples.n)
-
-    def search_size(self, n: int) -> int:
-        """The number of samples itself: a search looks at them all."""
-        return n
-
-    def subset(self, samples: Samples, kernel: Kernel, inputs: Callable[[Data], Data], seed: int) -> np.ndarray:
-        """The numbers of all samples, which span an exact solution."""
-        return np.arange(samples.n)
-
-    def max_rank(self, n: int) -> int | None:
-        """None: there is no limit."""
-        return None
-
-    def landmarks(self, kernel: OperatorKernel, X: Data, seed: int) -> Tensor | None:
-        """None: all samples span f."""
-        return None
-
-    def moved(self, kernel: Kernel, X: Data, seed: int) -> Callable[[Kernel, Data], Tensor] | None:
-        """None: a search goes by the kernel itself."""
-        return None
-
-    def check(self, kernel: Kernel, n: int) -> None:
-        """Any kernel will do."""
-
-    def require(self, holds: bool, message: str) -> None:
-        """Nothing is approximated, so that nothing is required."""
-
-    def require_memory(self, n: int, searched: int, element_size: int, *, moved: int = 0) -> None:
-        """The fit has three n × n matrices, a search eight of those samples that it looks at."""
-        elements = max(8 * searched**2, 3 * n**2)
-        advice = "Use approximation=Nystroem(m) or RandomFeatures(m), a smaller batch_size, or fewer samples."
-        require(elements * element_size, what=f"A fit to {n} samples", advice=advice)
-
-
-@dataclass(frozen=True)
-class FeatureScope(Scope):
-    """That of a fit by the features of an approximation: random samples for a search, then blocks of all of them."""
-
-    approximation: Approximation
-    spans_all = False
-
-    def rows(self, samples: Samples, size: int, seed: int) -> np.ndarray:
-        """About ``size`` random samples."""
-        return samples.random_rows(size, seed)
-
-    def read_ahead(self, samples: Samples, rows: np.ndarray, seed: int) -> None:
-        """Read these samples in one pass with those that features are chosen from."""
-        samples.read_ahead(rows, self.approximation.rows(samples.n, seed))
-
-    def heuristic_rows(self, samples: Samples) -> np.ndarray:
-        """Samples that are evenly spaced."""
-        return limits.evenly_spaced(samples.n, limits.HEURISTIC_ROWS)
-
-    def search_size(self, n: int) -> int:
-        """As many as there are landmarks, but not too few; all where features move with the kernel."""
-        approximation = self.approximation
-        return n if approximation.moves else min(n, max(approximation.size(n), limits.SMALLEST_SEARCH))
-
-    def subset(self, samples: Samples, kernel: Kernel, inputs: Callable[[Data], Data], seed: int) -> np.ndarray:
-        """The samples that are landmarks, chosen by a look at some of them."""
-        nystroem = self._nystroem
-        nystroem.check(kernel, samples.n)
-        rows = nystroem.rows(samples.n, seed)
-        if len(rows) <= nystroem.size(samples.n):
-            return rows
-        data = inputs(plain(samples.rows(rows).X))
-        return rows[plain(nystroem.chosen(kernel.resolve(data), data, seed))]
-
-    @property
-    def _nystroem(self) -> Nystroem:
-        assert isinstance(self.approximation, Nystroem)  # where landmarks must be samples, learners take no other
-        return self.approximation
-
-    def max_rank(self, n: int) -> int:
-        """The number of landmarks among n samples."""
-        return self._nystroem.at_most(n)
-
-    def landmarks(self, kernel: OperatorKernel, X: Data, seed: int) -> Tensor:
-        """The landmarks of a scalar kernel."""
-        assert isinstance(kernel, Decomposable)
-        return self._nystroem.capped(count(X)).samples(kernel.kernel, X, seed=seed)
-
-    def moved(self, kernel: Kernel, X: Data, seed: int) -> Callable[[Kernel, Data], Tensor] | None:
-        """The features, where they move with the kernel."""
-        return self.approximation.moved(kernel, X, seed)
-
-    def check(self, kernel: Kernel, n: int) -> None:
-        """Refuse a kernel without such features, and a size that n samples cannot have."""
-        self.approximation.check(kernel, n)
-
-    def require(self, holds: bool, message: str) -> None:
-        """A ValueError unless the condition holds."""
-        if not holds:
-            raise ValueError(message)
-
-    def require_memory(self, n: int, searched: int, element_size: int, *, moved: int = 0) -> None:
-        """The fit is by blocks, which ask for themselves: a search has Gram matrices, or features that move."""
-        m = self.approximation.size(n) if self.approximation.moves else 0
-        elements, advice = max(4 * moved * m, 8 * searched**2), "Use fewer components, or a smaller batch_size."
-        require(elements * element_size, what=f"A fit to {n} samples", advice=advice)
 
 
 # -- samples that are left out together --------------------------------------------------------------------------------

@@ -455,8 +455,7 @@ class CellSystem(SummedSystem):
         width = samples.rows(np.arange(1)).Y.shape[1]
         limit = room_beside_sums(self.memory_limit, self.map.n_features, width, held=0)
         sums = samples.total(NormalStep(self.map), limit=limit)
-        frame = None if self.frame is None else self.frame.map(torch.from_numpy)
-        ridge = normal_equations(sums, self.operator, self.fit_intercept, frame)
+        ridge = normal_equations(sums, self.operator, self.fit_intercept, self._frame)
         theta = ridge.coefficients(self.alpha)
         f = FeatureFunction(self.features, plain(theta, copy=True), plain(ridge.intercepts(theta), copy=True))
         return f if trust is None else fading(f, trust, plain(sums.target_sum / sums.weight, copy=True))

@@ -269,11 +269,34 @@ class GramInverse:
             added[:, index] = (g * solved).sum(1).mT[:, :, None]
         return changes, added
 
-    def explained(self, cross: Tensor) -> Tensor:
-        """k_xᵀ P k_x for rooted (and centred) rows k_x."""
+    def variance(self, diagonal: Tensor, cross: Tensor, outputs: Tensor | None = None) -> Tensor:
+        """The variance of f + b at points with the prior variance ``diagonal`` and rooted rows k_x.
+
+        ``outputs`` are those of the rows, if there are several.
+        """
+        if self.constants is not None:
+            diagonal = self.constants.centred_diagonal(diagonal, cross, self.shift, outputs)
+            cross = self.constants.centred_cross(cross, outputs)
         if isinstance(self.solver, Cholesky):
-            return self.solver.half_solve(cross.mT).square().sum(0)
-        return (cross.mT * self._solved(cross.mT)).sum(0)
+            explained = self.solver.half_solve(cross.mT).square().sum(0)
+        else:
+            explained = (cross.mT * self._solved(cross.mT)).sum(0)
+        return (diagonal - explained).clamp(min=0.0)
+
+
+def factored(
+    make: Callable[[], tuple[Tensor, Constants | None]], shift: Tensor, *, name: str
+) -> tuple[Cholesky, Constants | None]:
+    """A Cholesky factor of a matrix plus shift·I, and the constants beside it; ``make`` makes both, anew if need be."""
+    kept: list[Constants | None] = []
+
+    def build() -> Tensor:
+        matrix, constants = make()
+        kept[:] = [constants]
+        matrix.diagonal().add_(shift)
+        return matrix
+
+    return factorize(build, name=name), kept[0]
 
 
 def spectral_blocks(spectrum: Eigenpairs, index: Tensor, shift: Tensor) -> Tensor:
@@ -380,6 +403,11 @@ class RidgeData:
             return None
         form = self.kernel.diagonal_form(self.Y.shape[1], self.Y)
         return form if form is None or self.mask is None or form.rotation is None else None
+
+    @property
+    def is_thin(self) -> bool:
+        """Is there a single scalar kernel, that of few features?"""
+        return self.form is not None and len(self.form.kernels) == 1 and has_few_features(self.form.kernels[0], self.X)
 
     @property
     def targets(self) -> Tensor:
@@ -492,16 +520,17 @@ class RidgeData:
                 f"too many for its criterion: hyperparameters are chosen on {limit} random samples. Fix alpha and the "
                 "kernel's numbers to avoid it, and random_state to make it repeatable."
             )
-        if self.groups is None:
-            generator = torch.Generator().manual_seed(seed)
-            return self.rows(torch.randperm(n, generator=generator)[:limit].sort().values)
-        return self.rows(torch.from_numpy(limits.sample_groups(self.groups.numpy(), limit, seed)))
+        return self.rows(limits.drawn_rows(n, limit, seed, self.groups))
 
     def path(self, alphas: Tensor, criterion: Criterion = "loo") -> Tensor:
         """The criterion for many alphas; the spectrum of the only scalar kernel stays at hand for later ones."""
-        errors, known = criterion_path(self, alphas, criterion, vars(self).get("_spectrum"))
-        vars(self)["_spectrum"] = known
-        return errors
+        return criterion_path(self, alphas, criterion)[0]
+
+    @cached_property
+    def spectrum(self) -> Known:
+        """The spectrum of the rooted Gram matrix of the only scalar kernel, and the constants beside it."""
+        assert self.form is not None
+        return gram_spectrum(self.form.kernels[0], self.X, self.root, self.gram, intercept=self.intercept)
 
     @property
     def refinable(self) -> bool:
@@ -536,11 +565,8 @@ class RidgeData:
     def alpha_range(self) -> tuple[Tensor, Tensor]:
         """The alphas that a criterion can tell apart; few features, whose factor is at hand, have smaller ones."""
         trace, values = self.diagonal.detach().sum(0).max(), None
-        if self.form is not None and len(self.form.kernels) == 1 and has_few_features(self.form.kernels[0], self.X):
-            known = gram_spectrum(self.form.kernels[0], self.X, self.root, intercept=self.intercept)
-            values = known[0].values * self.form.weights.detach().max()
-            if self.mask is None:
-                vars(self)["_spectrum"] = known  # for a path
+        if self.form is not None and self.is_thin:
+            values = self.spectrum[0].values * self.form.weights.detach().max()
         low, high = shift_range(trace, values)
         return low / len(self.Y), high / len(self.Y)
 
@@ -644,7 +670,7 @@ def part_spectrum(data: RidgeData, weights: Tensor, rows: Tensor, shared: Known 
     """
     assert data.form is not None
     kernel, root = data.form.kernels[0], data.root[rows]
-    if shared is None and len(data.form.kernels) == 1 and has_few_features(kernel, data.X):
+    if shared is None and data.is_thin:
         shared = gram_spectrum(kernel, take(data.X, rows), root, intercept=data.intercept)
     if shared is None:
         return spectrum_beside_constants(data.part_gram(weights, rows), root, intercept=data.intercept)
@@ -729,17 +755,93 @@ def weighted_mean(values: Tensor, root: Tensor) -> Tensor:
 # -- outputs that come apart ------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class ScalarPart:
-    """Outputs (in rotated coordinates) that share a scalar system and the rows they are observed at."""
+    """Outputs (in rotated coordinates) that share a scalar system and the rows they are observed at, and its fit.
 
+    Parameters
+    ----------
+    data : RidgeData
+    weights : tensor (number of kernels,)
+        Of the scalar kernels.
+    outputs, rows : integer tensors (q,) and (r,)
+    inverse : GramInverse
+        That of the rows.
+    targets : tensor (r, q)
+        Those of the outputs at the rows.
+    """
+
+    data: RidgeData
     weights: Tensor
     outputs: Tensor
     rows: Tensor
     inverse: GramInverse
+    targets: Tensor
 
     @property
     def index(self) -> tuple[Tensor, Tensor]:
         """Where the part stands in a matrix (n, p)."""
         return self.rows[:, None], self.outputs[None, :]
+
+    @property
+    def _form(self) -> DiagonalForm:
+        assert self.data.form is not None
+        return self.data.form
+
+    @cached_property
+    def dual(self) -> Tensor:
+        """The coefficients (r, q) of the rows."""
+        return self.inverse.solve(self.targets).contiguous()
+
+    @cached_property
+    def slopes(self) -> Slopes:
+        """The decomposition of few features; only of data that have few."""
+        X, root = self.data.X[self.rows], self.inverse.root
+        return Slopes.of(X, root, self.weights[0], self.inverse.shift, intercept=self.data.intercept)
+
+    @cached_property
+    def constant(self) -> Tensor:
+        """The constants b (q,), zero without an intercept."""
+        if not self.data.intercept:
+            return self.targets.new_zeros(len(self.outputs))
+        if self.data.is_thin:
+            b = self.slopes.fit(self.targets)[1]
+        else:
+            found = self.inverse.intercepts(self.targets, self.dual)
+            b = None if found is None else found[0]
+        assert b is not None
+        return b
+
+    def missed(self, places: Tensor) -> Tensor:
+        """What the equations of the rows at these places miss."""
+        cross = self.data.cross_gram(self.weights, self.rows[places])[:, self.rows]
+        noise = (self.inverse.shift / self.inverse.root[places] ** 2)[:, None]
+        return self.targets[places] - cross @ self.dual - self.constant - noise * self.dual[places]
+
+    # -- at new points ------------------------------------------------------------------------------------------------
+    def cross(self, X: Data, gram: Tensor | None = None) -> Tensor:
+        """Rooted rows (m, r) of Gram matrices with the samples; ``gram`` is that of the only kernel, if it is known."""
+        gram = self._form.gram(self.weights, X, self.data.X) if gram is None else gram * self.weights[0]
+        gram = gram[:, self.rows] if len(self.rows) < gram.shape[1] else gram
+        return gram if is_uniform(self.inverse.root) else gram * self.inverse.root
+
+    def summed(self, X: Data) -> Tensor:
+        """The values (m, q) as sums over the samples."""
+        dual = self.dual.new_zeros(len(self.data.Y), len(self.outputs))
+        dual[self.rows] = self.dual
+        return self._form.product(self.weights, X, self.data.X, dual) + self.constant
+
+    def values_at(self, X: Data) -> Tensor:
+        """The values (m, q), by slopes where there are few features."""
+        return self.slopes.values_at(X, self.targets) if self.data.is_thin else self.summed(X)
+
+    def influence(self, X: Data) -> Tensor:
+        """∂f(x)/∂y_i (r, m)."""
+        return self.slopes.influence(X) if self.data.is_thin else self.inverse.influence(self.cross(X))
+
+    def variance(self, X: Data, gram: Tensor | None = None) -> Tensor:
+        """The variance (m,) of f + b; ``gram`` is that of the only kernel with the samples, if it is known."""
+        if self.data.is_thin:
+            return self.slopes.variance(X)
+        return self.inverse.variance(self._form.diag(self.weights, X), self.cross(X, gram))
 
 
 class SeparateOutputs(System):
@@ -750,37 +852,31 @@ class SeparateOutputs(System):
         self.data = data
         self.form = data.form
         self.shift = data.Y.new_tensor(len(data.Y) * alpha)
+        self.targets = self._rotate(data.targets)
         self.parts = list(self._made(known))
 
     def _made(self, known: Known | None) -> Iterator[ScalarPart]:
         data, form = self.data, self.form
-        single = len(form.kernels) == 1
         if data.mask is not None:
             known = None
-        elif known is None and single and len(data.patterns) > 1:
-            known = gram_spectrum(form.kernels[0], data.X, data.root, data.gram, intercept=data.intercept)
-        thin = single and has_few_features(form.kernels[0], data.X)
+        elif known is None and len(form.kernels) == 1 and len(data.patterns) > 1:
+            known = data.spectrum
         for weights, outputs, rows in data.patterns:
             solver: Cholesky | Eigenpairs
-            if known is None and not thin:
+            if known is None and not data.is_thin:
                 solver, constants = self._by_cholesky(weights, rows)
             else:
                 solver, constants = part_spectrum(data, weights, rows, known)
             inverse = GramInverse(solver, self.shift, data.root[rows], constants)
-            yield ScalarPart(weights, outputs, rows, inverse)
+            yield ScalarPart(data, weights, outputs, rows, inverse, self.targets[rows[:, None], outputs])
 
     def _by_cholesky(self, weights: Tensor, rows: Tensor) -> tuple[Cholesky, Constants | None]:
         data = self.data
-        kept: list[Constants | None] = []
 
-        def build() -> Tensor:
-            gram = data.part_gram(weights, rows)
-            matrix, constants = beside_constants(gram, data.root[rows], intercept=data.intercept)
-            kept[:] = [constants]
-            matrix.diagonal().add_(self.shift)
-            return matrix
+        def make() -> tuple[Tensor, Constants | None]:
+            return beside_constants(data.part_gram(weights, rows), data.root[rows], intercept=data.intercept)
 
-        return factorize(build, name="The Gram matrix plus n·alpha"), kept[0]
+        return factored(make, self.shift, name="The Gram matrix plus n·alpha")
 
     def _rotate(self, values: Tensor) -> Tensor:
         return values if self.form.rotation is None else values @ self.form.rotation
@@ -791,86 +887,53 @@ class SeparateOutputs(System):
     def _variances_back(self, values: Tensor) -> Tensor:
         return values if self.form.rotation is None else values @ (self.form.rotation**2).mT
 
-    @cached_property
-    def _dual(self) -> Tensor:
-        rotated = self._rotate(self.data.targets)
-        dual = torch.zeros_like(rotated)
+    def _joined(self, values: Callable[[ScalarPart], Tensor], rest: float = 0.0) -> Tensor:
+        """The matrix (n, p) of what the parts say of their own rows and outputs."""
+        everything = torch.full_like(self.targets, rest)
         for part in self.parts:
-            dual[part.index] = part.inverse.solve(rotated[part.index])
-        return dual
+            everything[part.index] = values(part)
+        return everything
 
     def coefficients(self) -> Tensor:
-        return self._rotate_back(self._dual)
-
-    @cached_property
-    def _constant(self) -> Tensor | None:
-        """The constant b in the rotated coordinates of the outputs."""
-        if not self.data.intercept:
-            return None
-        b, rotated = self.data.Y.new_zeros(self.data.Y.shape[1]), self._rotate(self.data.targets)
-        for i, part in enumerate(self.parts):
-            if self._by_slopes is None:
-                found = part.inverse.intercepts(rotated[part.index], self._dual[part.index])
-                constants = None if found is None else found[0]
-            else:
-                constants = self._by_slopes[i].fit(rotated[part.index])[1]
-            assert constants is not None
-            b[part.outputs] = constants
-        return b
+        return self._rotate_back(self._joined(lambda part: part.dual))
 
     def intercept(self) -> Tensor | None:
-        return None if self._constant is None else self._rotate_back(self._constant)
-
-    @cached_property
-    def _by_slopes(self) -> list[Slopes] | None:
-        """The decompositions of few features, one for each part; None where the Gram matrix is no such product."""
-        kernel, X = self.form.kernels[0], self.data.X
-        if len(self.form.kernels) > 1 or not has_few_features(kernel, X):
+        if not self.data.intercept:
             return None
-        options = {"intercept": self.data.intercept}
-        return [Slopes.of(X[p.rows], p.inverse.root, p.weights[0], self.shift, **options) for p in self.parts]
+        b = self.targets.new_zeros(self.targets.shape[1])
+        for part in self.parts:
+            b[part.outputs] = part.constant
+        return self._rotate_back(b)
 
     def slopes(self) -> Tensor | None:
-        if self._by_slopes is None:
+        if not self.data.is_thin:
             return None
-        rotated = self._rotate(self.data.targets)
-        slopes = rotated.new_zeros(self.data.X.shape[1], rotated.shape[1])
-        for part, own in zip(self.parts, self._by_slopes, strict=True):
-            slopes[:, part.outputs] = own.fit(rotated[part.index])[0]
+        slopes = self.targets.new_zeros(self.data.X.shape[1], self.targets.shape[1])
+        for part in self.parts:
+            slopes[:, part.outputs] = part.slopes.fit(part.targets)[0]
         return self._rotate_back(slopes)
 
     def residual(self) -> float:
         """That of the slopes of few features; else as some of the equations show that of all."""
-        rotated = self._rotate(self.data.targets)
-        if self._by_slopes is not None:
-            pairs = zip(self.parts, self._by_slopes, strict=True)
-            return max((own.residual(self.data.X[p.rows], rotated[p.index]) for p, own in pairs), default=0.0)
-        missed, right = [rotated.new_zeros(0)], [rotated.new_zeros(0)]
+        if self.data.is_thin:
+            return max((p.slopes.residual(self.data.X[p.rows], p.targets) for p in self.parts), default=0.0)
+        missed, right = [self.targets.new_zeros(0)], [self.targets.new_zeros(0)]
         for part in self.parts:
             places = torch.from_numpy(limits.evenly_spaced(len(part.rows), limits.RESIDUAL_ROWS))
-            own = self._missed(part, part.rows[places], places, rotated)
-            missed.append((len(part.rows) / len(places)) ** 0.5 * own.flatten())
-            right.append(rotated[part.index].flatten())
+            missed.append((len(part.rows) / len(places)) ** 0.5 * part.missed(places).flatten())
+            right.append(part.targets.flatten())
         return relative_norm(torch.cat(missed), torch.cat(right))
-
-    def _missed(self, part: ScalarPart, rows: Tensor, places: Tensor, rotated: Tensor) -> Tensor:
-        """What the equations of some rows miss, which have these places in their part."""
-        dual, b = self._dual[part.index], 0.0 if self._constant is None else self._constant[part.outputs]
-        cross = self.data.cross_gram(part.weights, rows)[:, part.rows]
-        noise = (self.shift / part.inverse.root[places] ** 2)[:, None]
-        return rotated[rows[:, None], part.outputs] - cross @ dual - b - noise * dual[places]
 
     def left_out(self, groups: Tensor | None = None) -> Tensor:
         """y_i minus the residuals of what is left out; where a target is missing, f without the sample's group."""
         groups = self.data.groups if groups is None else groups
         data = replace(self.data, groups=groups)
-        rotated, n = self._rotate(data.targets), len(data.Y)
-        predictions = torch.zeros_like(rotated)
+        predictions = torch.zeros_like(self.targets)
         for part in self.parts:
             blocks = data.blocks(part.rows)
-            residuals = part.inverse.residuals(self._dual[part.index], blocks)
-            predictions[part.index] = rotated[part.index] - residuals
-            unseen = torch.ones(n, dtype=torch.bool, device=rotated.device)
+            residuals = part.inverse.residuals(part.dual, blocks)
+            predictions[part.index] = part.targets - residuals
+            unseen = torch.ones(len(data.Y), dtype=torch.bool, device=residuals.device)
             unseen[part.rows] = False
             if bool(unseen.any()):
                 rows = unseen.nonzero()[:, 0]
@@ -880,29 +943,21 @@ class SeparateOutputs(System):
 
     def _unseen(self, part: ScalarPart, rows: Tensor, groups: Tensor | None, residuals: Tensor) -> Tensor:
         """Predictions for samples without these targets, by the fit without the other samples of their groups."""
-        X, dual = take(self.data.X, rows), self._dual[:, part.outputs]
-        fitted = self.form.product(part.weights, X, self.data.X, dual)
-        if self._constant is not None:
-            fitted = fitted + self._constant[part.outputs]
+        X = take(self.data.X, rows)
+        fitted = part.summed(X)
         if groups is None:
             return fitted
-        cross = self.form.gram(part.weights, X, self.data.X)[:, part.rows] * part.inverse.root
+        cross = part.cross(X)
         together = (groups[part.rows][:, None] == groups[rows]).to(cross)
         return fitted - (part.inverse.influence(cross) * together).mT @ residuals
 
     def _left_out_changes(self, X: Data) -> tuple[Tensor, Tensor]:
         """f(x) − f₋ₛ(x) and how its variance grows, (m, n, p), in rotated coordinates; zero where no target is."""
-        data = self.data
-        changes, added = (self.form.weights.new_zeros(count(X), *data.Y.shape) for _ in range(2))
-        for i, part in enumerate(self.parts):
-            blocks = data.blocks(part.rows)
-            residuals = part.inverse.residuals(self._dual[part.index], blocks)
-            if self._by_slopes is None:
-                cross = self.form.gram(part.weights, X, data.X)[:, part.rows] * part.inverse.root
-                influence = part.inverse.influence(cross)
-            else:
-                influence = self._by_slopes[i].influence(X)
-            own, larger = part.inverse.left_out_changes(influence, residuals, blocks)
+        changes, added = (self.form.weights.new_zeros(count(X), *self.targets.shape) for _ in range(2))
+        for part in self.parts:
+            blocks = self.data.blocks(part.rows)
+            residuals = part.inverse.residuals(part.dual, blocks)
+            own, larger = part.inverse.left_out_changes(part.influence(X), residuals, blocks)
             changes[:, part.index[0], part.index[1]] = own
             added[:, part.index[0], part.index[1]] = larger[:, :, None]
         return changes, added
@@ -913,32 +968,23 @@ class SeparateOutputs(System):
 
     def left_out_at(self, X: Data) -> tuple[Tensor, Tensor]:
         """f minus the influence of the residuals of what is left out; samples without a target are not left out."""
-        fitted = self.form.weights.new_zeros(count(X), self.data.Y.shape[1])
-        for i, part in enumerate(self.parts):
-            if self._by_slopes is None:
-                own = self.form.product(part.weights, X, self.data.X, self._dual[:, part.outputs])
-                own = own if self._constant is None else own + self._constant[part.outputs]
-            else:
-                own = self._by_slopes[i].values_at(X, self._rotate(self.data.targets)[part.index])
-            fitted[:, part.outputs] = own
+        fitted = self.form.weights.new_zeros(count(X), self.targets.shape[1])
+        for part in self.parts:
+            fitted[:, part.outputs] = part.values_at(X)
         changes, added = self._left_out_changes(X)
         means, variances = fitted[:, None] - changes, self._rotated_variance(X)[:, None] + added
         return self._rotate_back(means), self._variances_back(variances)
 
     def left_out_variance(self) -> Tensor:
         """The diagonals of P_SS⁻¹ in rotated coordinates; where a target is missing, it is not defined (NaN)."""
-        variance = self.form.weights.new_full(self.data.Y.shape, torch.nan)
-        for part in self.parts:
-            variance[part.index] = part.inverse.left_out_variance(self.data.blocks(part.rows))[:, None]
-        return self._variances_back(variance)
+        blocks = self.data.blocks
+        own = self._joined(lambda p: p.inverse.left_out_variance(blocks(p.rows))[:, None], torch.nan)
+        return self._variances_back(own)
 
     def leverage(self) -> Tensor:
         """1 − noise_i P_ii in rotated coordinates; NaN where a target is missing."""
-        leverage = self.form.weights.new_full(self.data.Y.shape, torch.nan)
-        for part in self.parts:
-            noise = self.shift / part.inverse.root**2
-            leverage[part.index] = (1.0 - noise * part.inverse.diagonal)[:, None]
-        return self._variances_back(leverage)
+        own = self._joined(lambda p: (1.0 - self.shift / p.inverse.root**2 * p.inverse.diagonal)[:, None], torch.nan)
+        return self._variances_back(own)
 
     def variance(self, X: Data) -> Tensor:
         """Scalar variances, rotated back; the cross-Gram matrix of a kernel that all parts share is computed once."""
@@ -946,25 +992,13 @@ class SeparateOutputs(System):
 
     def _rotated_variance(self, X: Data) -> Tensor:
         """Scalar variances in the rotated coordinates of the outputs."""
-        p = self.data.Y.shape[1]
-        variances = self.form.weights.new_zeros(count(X), p)
+        variances = self.form.weights.new_zeros(count(X), self.targets.shape[1])
         for weights, outputs in self.form.groups():  # outputs that nobody observed keep their prior
             variances[:, outputs] = self.form.diag(weights, X)[:, None]
-        if self._by_slopes is not None:
-            for part, own in zip(self.parts, self._by_slopes, strict=True):
-                variances[:, part.outputs] = own.variance(X)[:, None]
-            return variances
-        shared = self.form.kernels[0]._gram(X, self.data.X) if len(self.form.kernels) == 1 else None
+        shares = len(self.form.kernels) == 1 and not self.data.is_thin
+        gram = self.form.kernels[0]._gram(X, self.data.X) if shares else None
         for part in self.parts:
-            cross = self.form.gram(part.weights, X, self.data.X) if shared is None else shared * part.weights[0]
-            cross = cross[:, part.rows] if len(part.rows) < cross.shape[1] else cross
-            diagonal = self.form.diag(part.weights, X)
-            inverse, constants = part.inverse, part.inverse.constants
-            cross = cross if is_uniform(inverse.root) else cross * inverse.root
-            if constants is not None:
-                diagonal = constants.centred_diagonal(diagonal, cross, self.shift)
-                cross = constants.centred_cross(cross)
-            variances[:, part.outputs] = (diagonal - inverse.explained(cross)).clamp(min=0.0)[:, None]
+            variances[:, part.outputs] = part.variance(X, gram)[:, None]
         return variances
 
 
@@ -976,16 +1010,8 @@ class CoupledOutputs(System):
         self.data = data
         self.shift = data.Y.new_tensor(len(data.Y) * alpha)
         self.entries = data.entries
-        kept: list[Constants | None] = []
-
-        def build() -> Tensor:
-            matrix, constants = data.block_gram()
-            kept[:] = [constants]
-            matrix.diagonal().add_(self.shift)
-            return matrix
-
-        factor = factorize(build, name="The block Gram matrix plus n·alpha")
-        self.inverse = GramInverse(factor, self.shift, data.entry_root, kept[0])
+        factor, constants = factored(data.block_gram, self.shift, name="The block Gram matrix plus n·alpha")
+        self.inverse = GramInverse(factor, self.shift, data.entry_root, constants)
 
     def _flat(self, values: Tensor) -> Tensor:
         return values.reshape(-1)[self.entries, None]
@@ -1013,9 +1039,8 @@ class CoupledOutputs(System):
 
     def residual(self) -> float:
         noise = self.shift / self.data.columns
-        missed = self._flat(self.data.targets - self._fitted() - noise * self.coefficients())
-        size = self._flat(self.data.targets).norm().clamp(min=torch.finfo(missed.dtype).tiny)
-        return float(missed.norm() / size)
+        missed = self.data.targets - self._fitted() - noise * self.coefficients()
+        return relative_norm(self._flat(missed), self._flat(self.data.targets))
 
     def left_out(self, groups: Tensor | None = None) -> Tensor:
         """f minus what the residuals of a sample's group change in it, for known and missing targets alike."""
@@ -1072,12 +1097,8 @@ class CoupledOutputs(System):
         """From one triangular solve with the cross blocks."""
         p = self.data.Y.shape[1]
         cross = self.data.kernel.dense(X, self.data.X, p)[:, self.entries] * self.inverse.root
-        diagonal, constants = self.data.kernel.diag(X, p).reshape(-1), self.inverse.constants
-        if constants is not None:
-            outputs = torch.arange(len(diagonal)) % p
-            diagonal = constants.centred_diagonal(diagonal, cross, self.shift, outputs)
-            cross = constants.centred_cross(cross, outputs)
-        return (diagonal - self.inverse.explained(cross)).clamp(min=0.0).reshape(-1, p)
+        diagonal = self.data.kernel.diag(X, p).reshape(-1)
+        return self.inverse.variance(diagonal, cross, torch.arange(len(diagonal)) % p).reshape(-1, p)
 
 
 # -- coupled outputs, by the kernel's action --------------------------------------------------------------------------
@@ -1127,7 +1148,7 @@ class IterativeOutputs(System):
     def residual(self) -> float:
         dual, b = self._solution
         missed = self.data.targets - self._matvec(dual) - (0.0 if b is None else self.mask * b)
-        return float(missed.norm() / self.data.targets.norm().clamp(min=torch.finfo(missed.dtype).tiny))
+        return relative_norm(missed, self.data.targets)
 
     def _unavailable(self, what: str) -> ValueError:
         n, p = self.mask.shape
@@ -1219,7 +1240,7 @@ def factor_system(
     if solver not in get_args(Solver):
         raise ValueError(f"solver must be one of {get_args(Solver)}; got {solver!r}.")
     p = data.Y.shape[1]
-    known = vars(data).get("_spectrum") if known is None else known
+    known = vars(data).get("spectrum") if known is None else known
     expected = data.kernel.n_outputs(data.X)
     if expected not in (None, p):
         raise ValueError(f"{data.kernel!r} has {expected} outputs on these inputs, but there are {p} targets.")
@@ -1248,11 +1269,10 @@ def criterion_path(
     form = data.form
     targets = data.root[:, None] * data.targets
     targets = targets if form.rotation is None else targets @ form.rotation
-    single = len(form.kernels) == 1
-    if not single or data.mask is not None:
+    if not data.refinable:
         known = None
     elif known is None:
-        known = gram_spectrum(form.kernels[0], data.X, data.root, data.gram, intercept=data.intercept)
+        known = data.spectrum
     errors = torch.zeros_like(alphas)
     for weights, outputs, rows in data.patterns:
         spectrum, constants = part_spectrum(data, weights, rows, known)
@@ -1287,7 +1307,7 @@ def require_memory(data: RidgeData, *, learned: bool, searched: bool) -> None:
     # structure; eigenvectors and their workspace; a factor alone. Outputs with a Gram matrix of their own keep one.
     if form is None:
         elements = (10 if learned else 5) * min(n * p, limits.DENSE_LIMIT) ** 2
-    elif not learned and len(form.kernels) == 1 and has_few_features(form.kernels[0], data.X):
+    elif not learned and data.is_thin:
         elements = 4 * data.X.numel()
     else:
         spectral = searched or form.weights.unique(dim=1).shape[1] > 1

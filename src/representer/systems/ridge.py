@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -26,12 +26,10 @@ from representer.approximation import (
 )
 from representer.functions import Expansion, FeatureFunction, FieldState, Function, KernelMap, StoredFeatures
 from representer.kernels import Linear
-from representer.linalg import by_rows, note_residual, require, room_beside_sums, row_blocks
+from representer.linalg import by_rows, note_residual, room_beside_sums, row_blocks
 from representer.notices import NumericalWarning, warn
 from representer.operators import (
     Decomposable,
-    Diagonal,
-    Identity,
     Operator,
     OperatorKernel,
     Representation,
@@ -41,8 +39,9 @@ from representer.operators import (
 from representer.samples import Block, Data, HeldSamples, InMemory, Samples, Step, count, plain, take
 from representer.samples import rows as limits
 from representer.systems.base import Criterion, System, least_shift, shift_range, whole_groups
-from representer.systems.exact import IterativeOutputs, RidgeData, factor_system, require_memory, training_data
+from representer.systems.exact import IterativeOutputs, RidgeData, factor_system, training_data
 from representer.systems.falkon import solve_falkon
+from representer.systems.scope import goes_by_sums
 from representer.systems.sums import (
     CentredFeatures,
     Frame,
@@ -454,11 +453,13 @@ class ExactSystem(FittedSystem):
     def _function(self) -> Expansion | FeatureFunction:
         if self.features is not None:
             return feature_function(self.features, self.operator, self.coefficients(), self.intercept())
-        b = self.intercept()
-        constant = None if b is None else plain(b, copy=True)
-        C, slopes = plain(self.coefficients(), copy=True), self._system.slopes()
-        slopes = None if slopes is None else plain(slopes, copy=True)
-        return Expansion(self.kernel, self._held.X, C, constant, self.representation, slopes)
+        return self._expansion(self.coefficients(), self._system.slopes())
+
+    def _expansion(self, coefficients: Tensor, slopes: Tensor | None = None) -> Expansion:
+        """f + b as a sum over the samples, in memory of its own."""
+        parts = (None if a is None else plain(a, copy=True) for a in (coefficients, self.intercept(), slopes))
+        C, b, stored = parts
+        return Expansion(self.kernel, self._held.X, C, b, self.representation, stored)
 
     def function(self) -> Expansion | FeatureFunction:
         return self._function
@@ -479,15 +480,20 @@ class ExactSystem(FittedSystem):
         """All samples of positive weight, and the prediction for each by the fit without its group."""
         return self._block, self._system.left_out()
 
-    @property
-    def _missed(self) -> Tensor | None:
-        """What features miss of K(x_i, x_i) (n, p), which is as uncertain at left-out samples as at new points."""
-        return self._features_of(self._block.X)[1] if self._approximated else None
+    def _left_out_variance(self) -> tuple[Tensor, Tensor | None]:
+        """The variance (n, p) of y_i − f₋ₛ(x_i) for samples with a weight, and what of it features miss of K(x_i, x_i).
+
+        The second is as uncertain at left-out samples as at new points.
+        """
+        variance = self._system.left_out_variance()
+        if not self._approximated:
+            return variance, None
+        missed = self._features_of(self._block.X)[1]
+        return variance + missed, missed
 
     def left_out_variance(self) -> Tensor:
         """The variance (n, p) of y_i − f₋ₛ(x_i) in units of the prior's scale; NaN where a sample has no weight."""
-        variance = self._system.left_out_variance()
-        variance = variance if self._missed is None else variance + self._missed
+        variance = self._left_out_variance()[0]
         return self._scattered(variance, variance.new_tensor(torch.nan))
 
     def leverage(self) -> Tensor:
@@ -511,14 +517,13 @@ class ExactSystem(FittedSystem):
         return FitReport.of(loss(self._fitted(), data.Y), self._block.weights, diagonal)
 
     def left_out_moments(self) -> LeftOutMoments:
-        data, system = self._training, self._system
+        data = self._training
         Y = data.targets if data.mask is None else torch.where(data.mask, data.targets, torch.nan)
         if data.mask is not None and self.fit_intercept:  # without its only target an output has no constant
             Y = torch.where(data.mask.sum(0) < 2, torch.nan, Y)
         noise = len(Y) * self.alpha / data.columns
-        variance, missed = system.left_out_variance(), self._missed
-        variance = variance if missed is None else variance + missed
-        return LeftOutMoments(Y, system.left_out(), variance, data.groups, noise, missed)
+        variance, missed = self._left_out_variance()
+        return LeftOutMoments(Y, self._system.left_out(), variance, data.groups, noise, missed)
 
     @cached_property
     def _calibration(self) -> tuple[Tensor, Tensor]:
@@ -609,10 +614,8 @@ class ExactSystem(FittedSystem):
         """The fitted f + b as a sum over the samples where it is exact, also where the kernel has few features."""
         if self.features is None or self.features.approximation is not None:
             return self._function
-        b = self.intercept()
-        C = self._scattered(self._system.coefficients(), torch.zeros((), dtype=self.representation.dtype))
-        constant = None if b is None else plain(b, copy=True)
-        return Expansion(self.kernel, self._held.X, plain(C, copy=True), constant, self.representation)
+        nothing = torch.zeros((), dtype=self.representation.dtype)
+        return self._expansion(self._scattered(self._system.coefficients(), nothing))
 
 
 # -- sums over the samples --------------------------------------------------------------------------------------------
@@ -684,15 +687,17 @@ class SummedSystem(FeatureSystem):
     @cached_property
     def ridge(self) -> NormalRidge | SeparateRidge:
         """The normal equations, as tensors."""
-        frame = None if self.frame is None else self.frame.map(torch.from_numpy)
-        return normal_equations(self.sums.map(torch.from_numpy), self.operator, self.fit_intercept, frame)
+        return normal_equations(self.sums.map(torch.from_numpy), self.operator, self.fit_intercept, self._frame)
+
+    @cached_property
+    def _frame(self) -> Frame | None:
+        return None if self.frame is None else self.frame.map(torch.from_numpy)
 
     @cached_property
     def map(self) -> FeatureMap:
         """The features as they are summed."""
         features = self.features.map
-        frame = None if self.frame is None else self.frame.map(torch.from_numpy)
-        return features if frame is None else CentredFeatures(features, frame)
+        return features if self._frame is None else CentredFeatures(features, self._frame)
 
     def block(self, held: HeldSamples) -> Block:
         """The stored samples as tensors."""
@@ -756,17 +761,22 @@ class SummedSystem(FeatureSystem):
         for rows in whole_groups(block.groups, len(block), 4 * 8 * features.n_features):
             part = block.rows(rows.numpy())
             missed, rest = ridge.left_out_at(features(part.X), part, self.alpha)
-            w = missed.new_ones(len(part)) if part.weights is None else part.weights.double()
-            variance, leverage = self.alpha * ridge.weight / (w[:, None] * rest), 1.0 - rest
+            w = part.full_weights(missed)[:, None]
+            variance, leverage = self.alpha * ridge.weight / (w * rest), 1.0 - rest
             if ridge.rotation is not None:
                 squares = (ridge.rotation**2).mT
                 missed, variance, leverage = missed @ ridge.rotation.mT, variance @ squares, leverage @ squares
             residuals[rows], variances[rows], leverages[rows] = missed, variance, leverage
         return residuals, variances, leverages
 
+    @property
+    def _own_scales(self) -> Tensor:
+        """The diagonal (p,) of the output operator."""
+        return self.operator.as_matrix(self.ridge.cross.shape[1], self.ridge.cross).diagonal()
+
     def _unseen(self, inputs: Data, phi: Tensor) -> Tensor:
         """What the features φ of prepared inputs miss of K(x, x) (m, p)."""
-        own = self.operator.as_matrix(self.ridge.cross.shape[1], self.ridge.cross).diagonal()
+        own = self._own_scales
         return self.features.map.missed(inputs, phi).to(own)[:, None] * own
 
     def _missed(self, block: Block) -> Tensor | None:
@@ -813,14 +823,12 @@ class SummedSystem(FeatureSystem):
         (residuals, variances, _), missed = self._residuals(held), self._missed(held)
         variances = variances if missed is None else variances + missed
         Y = held.Y.to(residuals)
-        w = Y.new_ones(len(Y)) if held.weights is None else held.weights.to(Y)
-        noise = (self.alpha * self.weight / w)[:, None]
+        noise = (self.alpha * self.weight / held.full_weights(Y))[:, None]
         return LeftOutMoments(Y, Y.nan_to_num(0.0) - residuals, variances, held.groups, noise, missed)
 
     def variance(self, X: Data) -> Tensor:
         """The variance (m, p) of f + b at new points; what the features miss of k(x, x) counts as uncertain."""
-        inputs, features = self.features.inputs(X), self.features.map
-        frame = None if self.frame is None else self.frame.map(torch.from_numpy)
+        inputs, features, frame = self.features.inputs(X), self.features.map, self._frame
 
         def variances(rows: slice) -> Tensor:
             block = inputs[rows]
@@ -831,10 +839,8 @@ class SummedSystem(FeatureSystem):
         return by_rows(variances, count(inputs), 4 * 8 * features.n_features)
 
     def _variance_rounding(self) -> tuple[float, float]:
-        own, features = self.operator.as_matrix(self.ridge.cross.shape[1], self.ridge.cross).diagonal(), self.features
-        return features.map.missed_rounding(self.block(self.held).X) * float(own.max()), torch.finfo(
-            features.map.dtype
-        ).eps
+        features, largest = self.features.map, float(self._own_scales.max())
+        return features.missed_rounding(self.block(self.held).X) * largest, torch.finfo(features.dtype).eps
 
     def left_out_at(self, X: Data) -> tuple[Tensor, Tensor]:
         """Predictions (m, n, p) by the fits without the group of each held sample, and their variances.
@@ -955,124 +961,7 @@ def feature_function(
     return FeatureFunction(features.factored(), plain(weighted, copy=True), constant)
 
 
-# -- what a search looks at -------------------------------------------------------------------------------------------
-class RidgeScope(ABC):
-    """What spans f, and which samples a search over the kernel looks at."""
-
-    spans_all = False  # is f spanned by all samples, so that the alpha of a search is that of the fit?
-    repairs = True  # is a Gram matrix that is indefinite repaired?
-    approximation: Approximation | None = None
-
-    @abstractmethod
-    def start(
-        self, kernel: OperatorKernel, samples: Samples, seed: int, *, intercept: bool, learned: bool, searched: bool
-    ) -> RidgeData:
-        """Samples of positive weight that a search may look at, with the numbers in the kernel where it starts.
-
-        ``learned`` says whether hyperparameters are learned, and ``searched`` whether alpha is. A fit that does not fit
-        into memory is refused.
-        """
-
-    @abstractmethod
-    def searched(self, data: RidgeData, seed: int) -> RidgeData:
-        """As many of these samples as a criterion looks at."""
-
-    def part(self, samples: Samples, size: int, seed: int) -> np.ndarray:
-        """The samples of a cheaper search: about ``size`` where f is spanned by all, and all where it looks at few."""
-        return np.arange(samples.n)
-
-
-class WholeRidge(RidgeScope):
-    """An exact fit: all samples."""
-
-    spans_all = True
-
-    def start(
-        self, kernel: OperatorKernel, samples: Samples, seed: int, *, intercept: bool, learned: bool, searched: bool
-    ) -> RidgeData:
-        """All samples, and their Gram matrix where nothing of it is learned."""
-        data = training_data(kernel, samples.rows(np.arange(samples.n)), intercept=intercept)
-        require_memory(data, learned=learned, searched=searched)
-        data = replace(data, kernel=kernel.resolve(data.X))
-        return data if kernel.free() else data.with_gram()
-
-    def searched(self, data: RidgeData, seed: int) -> RidgeData:
-        """As many as a criterion can afford."""
-        return data.subset(len(data.Y), seed)
-
-    def part(self, samples: Samples, size: int, seed: int) -> np.ndarray:
-        """About ``size`` random samples, of groups whole ones."""
-        return samples.random_rows(size, seed)
-
-
-@dataclass(frozen=True)
-class FeatureRidge(RidgeScope):
-    """Features of all samples at once: coupled outputs with missing targets."""
-
-    approximation: Approximation
-
-    def start(
-        self, kernel: OperatorKernel, samples: Samples, seed: int, *, intercept: bool, learned: bool, searched: bool
-    ) -> RidgeData:
-        """The data of all samples, from which an exact fit starts."""
-        data = training_data(kernel, samples.rows(np.arange(samples.n)), intercept=intercept)
-        m = self.approximation.size(samples.n)
-        needed = 4 * samples.n * m * data.Y.element_size()
-        require(needed, what=f"A fit with {m} features", advice="Use fewer of them.")
-        return replace(data, kernel=kernel.resolve(data.X))
-
-    def searched(self, data: RidgeData, seed: int) -> RidgeData:
-        """As many as there are features."""
-        n = len(data.Y)
-        return data.subset(min(n, self.approximation.size(n)), seed)
-
-
-@dataclass(frozen=True)
-class SummedRidge(RidgeScope):
-    """Sums over blocks of samples: a search looks at random ones."""
-
-    approximation: Approximation
-    repairs = False
-
-    def start(
-        self, kernel: OperatorKernel, samples: Samples, seed: int, *, intercept: bool, learned: bool, searched: bool
-    ) -> RidgeData:
-        """Random samples; those that the fit will ask for are read with them."""
-        self.approximation.size(samples.n)
-        regular = limits.evenly_spaced(samples.n, limits.HEURISTIC_ROWS)
-        drawn = self.approximation.rows(samples.n, seed)
-        search = samples.random_rows(limits.SEARCH_ROWS, seed)
-        samples.read_ahead(regular, drawn, search, samples.random_rows(limits.HELD_ROWS, seed))
-        kernel = kernel.resolve(samples.rows(regular).X)
-        return training_data(kernel, samples.rows(search).positive_part(), intercept=intercept)
-
-    def searched(self, data: RidgeData, seed: int) -> RidgeData:
-        """All of the data: an exact search leaves none out."""
-        return data
-
-
-def ridge_scope(
-    approximation: Approximation | None, samples: Samples, kernel: OperatorKernel, *, learned: bool
-) -> RidgeScope:
-    """The scope of a fit to samples of positive weight; ``learned`` says whether the output operator is."""
-    if approximation is None:
-        return WholeRidge()
-    approximation = approximation.sized(samples.n)
-    by_sums = goes_by_sums(samples, kernel, learned=learned)
-    return SummedRidge(approximation) if by_sums else FeatureRidge(approximation)
-
-
 # -- choices ----------------------------------------------------------------------------------------------------------
-def goes_by_sums(samples: Samples, kernel: OperatorKernel, *, learned: bool = False) -> bool:
-    """Is a fit with features a sum over the samples? Coupled outputs with missing targets need all samples at once.
-
-    ``learned`` says whether the output operator is, which couples the outputs.
-    """
-    if not isinstance(kernel, Decomposable):
-        return False
-    return samples.observed is None or (not learned and isinstance(kernel._operator, Identity | Diagonal))
-
-
 def ridge_system(
     kernel: OperatorKernel,
     samples: Samples,

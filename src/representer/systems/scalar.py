@@ -14,7 +14,7 @@ from torch import Tensor
 from representer.functions import Expansion, Function, Span
 from representer.kernels import Kernel
 from representer.linalg import Cholesky, by_rows, factorize, factorize_products, shifted, symmetric_products
-from representer.operators import Adapted, Decomposable, Representation, repaired_gram, silent_repairs
+from representer.operators import Decomposable, Representation, repaired_gram, silent_repairs
 from representer.samples import Data, count, plain
 from representer.systems.base import Groups
 
@@ -471,7 +471,7 @@ class SampleWeights(Function):
     def solved(self) -> Solved:
         """The system, factored when it is first asked for."""
         with silent_repairs():  # the fit has said it
-            return self._solve(self._adapted)
+            return self._solve(self.representation.adapted(self.kernel, repair=True))
 
     def with_system(self, kernel: Kernel) -> SampleWeights:
         """The same function with its system factored, for a kernel that is adapted; a repair is announced."""
@@ -487,13 +487,6 @@ class SampleWeights(Function):
         shift = gram.new_tensor(self.shift)
         system = DenseSystem(gram, shift, intercept=self.intercept, sample_weight=weights, with_gradient=False)
         return Solved(kernel, anchors, system, kept)
-
-    @property
-    def _adapted(self) -> Kernel:
-        how = self.representation
-        if self.kernel.domain == "vectors" and not how.sparse:
-            return self.kernel
-        return Adapted(self.kernel, how.dtype, how.device, repair=True)
 
     def _inputs(self, X: Data) -> Any:
         return self.representation.inputs(self.solved.kernel, X)

@@ -162,8 +162,7 @@ class Pairs(Block):
 
     def sample(self, size: int, seed: int) -> Pairs:
         """At most ``size`` random samples that have an output."""
-        order = torch.randperm(count(self.Y), generator=torch.Generator().manual_seed(seed))
-        return self.rows(order[:size].sort().values.numpy())
+        return self.rows(limits.drawn_rows(count(self.Y), size, seed).numpy())
 
     def positive(self) -> Pairs:
         """The samples of positive weight; of a Gram matrix of inputs, the others stay as inputs without output."""

@@ -29,7 +29,7 @@ from representer.linalg import (
 )
 from representer.samples import Array, Block, Data, Step, count, take
 from representer.samples import rows as limits
-from representer.systems.base import group_members, whole_groups
+from representer.systems.base import group_members, relative_norm, whole_groups
 
 # Solutions by eigenvectors are improved so many times at most; each time gains five digits at the least alpha.
 REFINEMENTS = 5
@@ -473,7 +473,7 @@ class NormalRidge:
         In rotated coordinates; without i the shift alpha·Σ w stays what it is.
         """
         Y = self._rotated(block.Y.double() - self.target_mean)
-        w = Y.new_ones(len(Y)) if block.weights is None else block.weights.double()
+        w = block.full_weights(Y)
         inside, squares = self.spectrum.vectors.mT @ self.cross, coordinates**2
         residuals, rest = Y.new_empty(*Y.shape, len(alphas)), Y.new_empty(*Y.shape, len(alphas))
         base = 1.0 - (w / self.sums.weight if self.intercept else torch.zeros_like(w))
@@ -507,7 +507,7 @@ class NormalRidge:
     def _changes(self, rows: Tensor, block: Block) -> Iterator[tuple[Tensor, Tensor]]:
         """The groups of each size, and the matrices I − H_SS diag(w_S) of their leverages."""
         assert block.groups is not None
-        w = rows.new_ones(len(rows)) if block.weights is None else block.weights.double()
+        w = block.full_weights(rows)
         for index in group_members(block.groups):
             Z = rows[index]
             change = Z @ Z.mT + (1.0 / self.sums.weight if self.intercept else 0.0)
@@ -520,7 +520,7 @@ class NormalRidge:
         for rows in whole_groups(block.groups, len(block), size, limit):
             part = block.rows(rows.numpy())
             residuals, _ = self.left_out(coordinates[rows], part, alphas)
-            w = residuals.new_ones(len(part)) if part.weights is None else part.weights.double()
+            w = part.full_weights(residuals)
             errors += torch.einsum("i,ija->a", w, residuals**2)
             weight += float(w.sum())
         return errors / weight
@@ -564,7 +564,7 @@ class NormalRidge:
         Of samples in groups, the second is what 1 − h_i stands for in the variance of y_i − f₋ₛ(x_i).
         """
         Y = self._rotated(block.Y.double() - self.target_mean)
-        w = Y.new_ones(len(Y)) if block.weights is None else block.weights.double()
+        w = block.full_weights(Y)
         rest = 1.0 - w[:, None] * self._leverages(features, alpha)
         rest = (rest - (w[:, None] / self.sums.weight if self.intercept else 0.0)).clamp(min=torch.finfo(Y.dtype).eps)
         coefficients = self._of_sums(self.rotated_coefficients(alpha) * self.scales)
@@ -584,7 +584,7 @@ class NormalRidge:
         """
         shape = (len(features), len(held), len(self.scales))
         changes, added = self.cross.new_empty(shape), self.cross.new_empty(shape)
-        w = self.cross.new_ones(len(held)) if block.weights is None else block.weights.double()
+        w = block.full_weights(self.cross)
         constant = 1.0 / self.sums.weight if self.intercept else 0.0
         groups = block.groups if block.groups is not None else torch.arange(len(held))
         alone = replace(block, groups=groups)
@@ -608,9 +608,7 @@ class NormalRidge:
     def residual(self, alpha: float) -> float:
         """The norm of B − (aS + alpha Σ w)u, over that of B."""
         u = self.rotated_coefficients(alpha)
-        missed = self.cross - (self._gram() @ u) * self.scales - alpha * self.weight * u
-        size = torch.linalg.vector_norm(self.cross).clamp(min=torch.finfo(u.dtype).tiny)
-        return float(torch.linalg.vector_norm(missed) / size)
+        return relative_norm(self.cross - (self._gram() @ u) * self.scales - alpha * self.weight * u, self.cross)
 
 
 # -- outputs with sums of their own -----------------------------------------------------------------------------------
@@ -648,7 +646,7 @@ class SeparateStep(Step):
 
     def __call__(self, block: Block, total: SeparateSums | None) -> SeparateSums:
         B, Y = self.features(block.X), block.Y.to(torch.float64)
-        w = Y.new_ones(len(Y)) if block.weights is None else block.weights.double()
+        w = block.full_weights(Y)
         if total is None:
             empty = (NormalSums.zeros(B.shape[1], 1, like=Y) for _ in range(Y.shape[1]))
             total = SeparateSums(0.0, tuple(empty))
@@ -716,8 +714,9 @@ class SeparateRidge:
 
     def _blocks(self, block: Block) -> Iterator[tuple[NormalRidge, Block]]:
         """The samples as each output sees them: one without its target has weight zero."""
-        w = torch.ones(len(block), dtype=torch.float64) if block.weights is None else block.weights.double()
-        for part, y in zip(self.parts, block.Y.double().mT, strict=True):
+        Y = block.Y.double()
+        w = block.full_weights(Y)
+        for part, y in zip(self.parts, Y.mT, strict=True):
             known = ~y.isnan()
             yield part, Block(block.X, torch.where(known, y, 0.0)[:, None], known * w, block.groups)
 
@@ -729,7 +728,7 @@ class SeparateRidge:
 
     def leave_one_out(self, coordinates: Tensor, block: Block, alphas: Tensor, limit: int | None = None) -> Tensor:
         """The mean squared leave-one-out errors of many alphas, over the known targets of some samples of the fit."""
-        total = float(len(block) if block.weights is None else block.weights.double().sum())
+        total = float(block.full_weights(coordinates).sum())
         errors = torch.zeros_like(alphas)
         for part, own in self._blocks(block):
             assert own.weights is not None

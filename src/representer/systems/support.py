@@ -14,7 +14,6 @@ from torch import Tensor
 from representer.functions import FieldState, Function, Span, Stacked
 from representer.kernels import is_bounded
 from representer.linalg import by_rows, cached_bytes
-from representer.operators import Adapted
 from representer.samples import Data, HeldSamples, count, plain, take
 from representer.samples import rows as limits
 from representer.systems.base import Groups
@@ -260,8 +259,7 @@ def _some_samples(samples: HeldSamples | None) -> tuple[Data, np.ndarray | None,
 def _mean_diagonal(span: Span, points: Data) -> float:
     """The mean k(x, x) of the points."""
     how = span.representation
-    plainly = span.kernel.domain == "vectors" and not how.sparse
-    kernel = span.kernel if plainly else Adapted(span.kernel, how.dtype, how.device)
+    kernel = how.adapted(span.kernel, repair=False)
     return float(kernel._diag(how.inputs(kernel, points)).mean())
 
 
