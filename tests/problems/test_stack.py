@@ -19,7 +19,14 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from tiers import tiers
 
-from representer import ConditionalMeanEmbedding, EmbeddingClassifier, OperatorRidge, StructuredPredictor, kernels
+from representer import (
+    ConditionalMeanEmbedding,
+    EmbeddingClassifier,
+    OperatorRidge,
+    StructuredPredictor,
+    kernels,
+    operators,
+)
 from representer.approximation import Falkon, Landmarks, Nystroem, RandomFeatures
 from representer.functions import Stacked
 from representer.kernels import (
@@ -296,8 +303,9 @@ def test_the_learned_stack_makes_the_same_model_again(data):
     model = OperatorRidge("auto", fit_intercept=True, random_state=0).fit(X, Y)
     again = OperatorRidge(model.kernel_, fit_intercept=True).fit(X, Y)
     np.testing.assert_allclose(again.predict(X), model.predict(X), atol=1e-10)
-    assert again.kernel_ == model.kernel_ and eval(repr(model.kernel_), vars(kernels)) == model.kernel_
-    assert model.weights_.shape == (6, 2) and (model.weights_ >= 0).all()
+    names = {**vars(kernels), **vars(operators)}
+    assert again.kernel_ == model.kernel_ and eval(repr(model.kernel_), names) == model.kernel_
+    assert model.weights_.shape == (8, 2) and (model.weights_ >= 0).all()
     np.testing.assert_allclose(model.weights_.sum(0), 1.0)
     assert model.kernel_.free() == [] and len(model.members_) == 6 and model.alpha_.shape == (6,)
     assert repr(model.members_).splitlines()[0].split() == ["weight", "error", "learned", "alpha", "seconds", "kernel"]
