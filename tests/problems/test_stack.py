@@ -307,9 +307,9 @@ def test_the_learned_stack_makes_the_same_model_again(data):
     assert again.kernel_ == model.kernel_ and eval(repr(model.kernel_), names) == model.kernel_
     assert model.weights_.shape == (8, 2) and (model.weights_ >= 0).all()
     np.testing.assert_allclose(model.weights_.sum(0), 1.0)
-    assert model.kernel_.free() == [] and len(model.members_) == 6 and model.alpha_.shape == (6,)
+    assert model.kernel_.free() == [] and len(model.members_) == 8 and model.alpha_.shape == (8,)
     assert repr(model.members_).splitlines()[0].split() == ["weight", "error", "learned", "alpha", "seconds", "kernel"]
-    assert [member.learned for member in model.members_] == [2, 2, 2, 1, 4, 4]
+    assert [member.learned for member in model.members_] == [2, 2, 2, 1, 4, 4, 4, 4]
     assert model.criterion_value_ < max(member.score for member in model.members_)
     same = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(same.predict(X), model.predict(X))

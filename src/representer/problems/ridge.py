@@ -199,9 +199,9 @@ class RidgeProblem(Problem):
             return data
         data = replace(data, Y=data.targets / _deviations(data, data.targets))
         with silent_repairs():
-            stays = isinstance(model.alpha, float)
-            alpha = model.alpha if stays else system_alpha(data, model.alpha, model.criterion)[0]
-            missed = data.targets - factor_system(data, float(alpha)).left_out()
+            fixed = model.alpha if isinstance(model.alpha, float) else None
+            alpha = system_alpha(data, model.alpha, model.criterion)[0] if fixed is None else fixed
+            missed = data.targets - factor_system(data, alpha).left_out()
         return replace(data, Y=data.Y / _deviations(data, missed, centred=False))
 
     def value_and_gradient(self, points: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
