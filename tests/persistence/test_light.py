@@ -13,6 +13,7 @@ import representer
 from representer import DeepKernelRegressor, EmbeddingClassifier, OperatorRidge
 from representer.approximation import Nystroem
 from representer.kernels import Gaussian, Spectrum
+from representer.operators import Separate
 
 rng = np.random.default_rng(0)
 X, NEW = rng.uniform(-2, 2, size=(200, 1)), rng.uniform(-2, 2, size=(50, 1))
@@ -73,6 +74,17 @@ def test_stacks_and_layers_are_compressed_member_by_member(name: str, tmp_path: 
     assert difference < 5e-3 * np.abs(before).max()
     again = representer.load(light.save(tmp_path / "light"))
     np.testing.assert_array_equal(getattr(again, method)(new), getattr(light, method)(new))
+
+
+def test_kernels_of_each_output_are_compressed_on_common_anchors() -> None:
+    Y = np.column_stack([y, np.cos(3 * X[:, 0])])
+    model = OperatorRidge(Separate([Gaussian(0.8), 3.0 * Gaussian(0.5)]), alpha=1e-4).fit(X, Y)
+    light = model.compressed(1e-4)
+    loss = light.compression_
+    scale = np.abs(model.predict(X) - model.function_.intercept).max()
+    assert loss.error <= 1e-4 and loss.anchors == len(light.function_.anchors) < 100
+    assert np.abs(light.predict(X) - model.predict(X)).max() / scale == pytest.approx(loss.error, rel=1e-3)
+    assert np.abs(light.predict(NEW) - model.predict(NEW)).max() < 3e-4
 
 
 def test_what_is_light_already_says_so() -> None:

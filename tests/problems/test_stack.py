@@ -19,7 +19,14 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from tiers import tiers
 
-from representer import ConditionalMeanEmbedding, EmbeddingClassifier, OperatorRidge, StructuredPredictor, kernels
+from representer import (
+    ConditionalMeanEmbedding,
+    EmbeddingClassifier,
+    OperatorRidge,
+    StructuredPredictor,
+    kernels,
+    operators,
+)
 from representer.approximation import Falkon, Landmarks, Nystroem, RandomFeatures
 from representer.functions import Stacked
 from representer.kernels import (
@@ -296,12 +303,13 @@ def test_the_learned_stack_makes_the_same_model_again(data):
     model = OperatorRidge("auto", fit_intercept=True, random_state=0).fit(X, Y)
     again = OperatorRidge(model.kernel_, fit_intercept=True).fit(X, Y)
     np.testing.assert_allclose(again.predict(X), model.predict(X), atol=1e-10)
-    assert again.kernel_ == model.kernel_ and eval(repr(model.kernel_), vars(kernels)) == model.kernel_
-    assert model.weights_.shape == (6, 2) and (model.weights_ >= 0).all()
+    names = {**vars(kernels), **vars(operators)}
+    assert again.kernel_ == model.kernel_ and eval(repr(model.kernel_), names) == model.kernel_
+    assert model.weights_.shape == (8, 2) and (model.weights_ >= 0).all()
     np.testing.assert_allclose(model.weights_.sum(0), 1.0)
-    assert model.kernel_.free() == [] and len(model.members_) == 6 and model.alpha_.shape == (6,)
+    assert model.kernel_.free() == [] and len(model.members_) == 8 and model.alpha_.shape == (8,)
     assert repr(model.members_).splitlines()[0].split() == ["weight", "error", "learned", "alpha", "seconds", "kernel"]
-    assert [member.learned for member in model.members_] == [2, 2, 2, 1, 4, 4]
+    assert [member.learned for member in model.members_] == [2, 2, 2, 1, 4, 4, 4, 4]
     assert model.criterion_value_ < max(member.score for member in model.members_)
     same = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(same.predict(X), model.predict(X))

@@ -39,6 +39,7 @@ from representer.operators import (
 )
 from representer.optimize import learned_numbers
 from representer.problems.ridge import RidgeModel, RidgeProblem, RidgeSolution, warn_of_raised
+from representer.problems.separate import separate_problems
 from representer.problems.stack import (
     SHRINKAGE,
     LeastSquares,
@@ -368,8 +369,9 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         options = (self.approximation, self.solver, self.memory_limit, SHRINKAGE if len(kernels) > 1 else 0.0)
         noise = self._noise
         variance = None if noise is None else (np.median(noise, 0) / self._unit) ** 2
+        balanced = isinstance(self.kernel, str) and len(kernels) > 1
         return [
-            RidgeModel(own, a, self.criterion, learn, intercept, *options, variance)
+            RidgeModel(own, a, self.criterion, learn, intercept, *options, variance, balanced)
             for own, a in zip(kernels, alphas, strict=True)
         ]
 
@@ -431,6 +433,8 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
             RidgeProblem(of_model, model, self._represented, seed=self._seed, inputs=inputs)
             for of_model, model in zip(own, models, strict=True)
         ]
+        if isinstance(self.kernel, str) and isinstance(kernel, Stack):  # the members are the library's choice
+            problems += separate_problems(problems)
         settings = self._search_settings(self._seed, self.criterion)
         solution: RidgeSolution | StackSolution
         if isinstance(kernel, Stack):

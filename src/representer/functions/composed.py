@@ -15,8 +15,8 @@ from torch import Tensor
 from representer.approximation import FeatureMap
 from representer.functions.base import Expansion, Function, Span
 from representer.functions.features import FadingFeatures, FeatureFunction
-from representer.kernels import Kernel, Pullback
-from representer.operators import Decomposable, OperatorKernel, Representation
+from representer.kernels import Kernel, Pullback, unscaled
+from representer.operators import Decomposable, OperatorKernel, Representation, Separate
 from representer.samples import Data, count, evenly_spaced, plain, take
 from representer.values import same
 
@@ -290,6 +290,19 @@ class Composed(Function):
         return CompositionNetwork(functions, functions[-1].intercept).cpu()
 
 
+def _weighted_kernels(function: Expansion | FeatureFunction | Composed, weights: np.ndarray) -> list[Kernel]:
+    """The scalar kernels of a member of a stack, each times its weight; none of a member without one.
+
+    A number that multiplies the kernel of one output only stands for an alpha of its own, and does not count.
+    """
+    if isinstance(function, Expansion) and isinstance(function.kernel, Separate):
+        kernels = function.kernel.kernels
+        shares = np.broadcast_to(weights, len(kernels)) / len(kernels)
+        return [float(w) * unscaled(k)[0] for k, w in zip(kernels, shares, strict=True) if w]
+    kernel = function.kernel_of_data() if isinstance(function, Composed) else Composed((), function).kernel_of_data()
+    return [float(weights.mean()) * kernel] if weights.any() else []
+
+
 @dataclass(frozen=True)
 class Stacked(Function):
     """Σ_m w_m f_m, output by output.
@@ -331,12 +344,12 @@ class Stacked(Function):
         return zeros if self.intercept is None else zeros + self.intercept
 
     def kernel_of_data(self) -> Kernel:
-        """Σ_m w_m k_m of the members' scalar kernels, with the mean weight of the outputs."""
-        kernels = [
-            f.kernel_of_data() if isinstance(f, Composed) else Composed((), f).kernel_of_data() for f in self.functions
-        ]
-        terms = [float(w.mean()) * k for k, w in zip(kernels, self.weights, strict=True) if w.any()]
-        return functools.reduce(operator.add, terms)
+        """Σ_m w_m k_m of the members' scalar kernels, with the mean weight of the outputs.
+
+        Kernels of each output count by the weight that their member has for it.
+        """
+        members = zip(self.functions, self.weights, strict=True)
+        return functools.reduce(operator.add, [term for f, w in members for term in _weighted_kernels(f, w)])
 
     def network(self) -> StackedNetwork:
         """The stack as a ``torch.nn.Module`` on the processor."""

@@ -13,10 +13,10 @@ from torch import Tensor
 from representer.functions import Composed, Expansion, FeatureFunction, Function, Stacked
 from representer.inspection.drawings import Gallery
 from representer.inspection.rounding import CANCELLATION
-from representer.kernels import Kernel
+from representer.kernels import Kernel, unscaled
 from representer.linalg import row_blocks
 from representer.notices import NumericalWarning, warn
-from representer.operators import Decomposable, Representation, silent_repairs
+from representer.operators import Decomposable, Representation, Separate, silent_repairs
 from representer.plotting import contribution_bars
 from representer.samples import Data, count, plain
 from representer.systems import FittedSystem, StackedSystem, robust_scale
@@ -461,6 +461,14 @@ def _name(function: Function) -> str:
         return f"composition of {len(function.inner) + 1} layers"
     kernel: Any = function.kernel if hasattr(function, "kernel") else function.feature_kernel
     kernel = kernel.kernel if isinstance(kernel, Decomposable) else kernel
+    if isinstance(kernel, Separate):
+        inside = {_kernel_name(unscaled(own)[0]) for own in kernel.kernels}
+        return f"{inside.pop()} of each output" if len(inside) == 1 else "Separate"
+    return _kernel_name(kernel)
+
+
+def _kernel_name(kernel: Any) -> str:
+    """A short name of a kernel: the units in which it counts are left out."""
     while type(kernel).__name__ in ("Standardized", "Adapted", "Table") and hasattr(kernel, "kernel"):
         kernel = kernel.kernel
     return type(kernel).__name__
@@ -506,10 +514,7 @@ def kernel_of(function: Function) -> Kernel | None:
         function = Composed((), function)
     if not isinstance(function, Composed | Stacked):
         return None
-    members = function.functions if isinstance(function, Stacked) else (function,)
-    outer = [f.outer_expansion() if isinstance(f, Composed) else f for f in members]
-    scalar = all(not isinstance(f, Expansion) or isinstance(f.kernel, Decomposable) for f in outer)
-    if function.kernel.domain == "gram" or not scalar:
+    if function.kernel.domain == "gram":
         return None
     try:
         return function.kernel_of_data()

@@ -12,7 +12,7 @@ from torch import Tensor
 from representer.functions import Composed, Expansion, Function, Stacked
 from representer.kernels import unscaled
 from representer.linalg import least_squares, pivoted_cholesky
-from representer.operators import Decomposable
+from representer.operators import Decomposable, Separate
 from representer.samples import Data, plain, take
 
 MOST_ANCHORS = 20000  # the largest number of anchors whose Gram matrix is formed
@@ -75,8 +75,16 @@ def _points(function: Function) -> Data:
     if isinstance(function, Composed):
         first = function.inner[0] if function.inner else function.outer
         return _points(first)
-    is_scalar = isinstance(function, Expansion) and isinstance(function.kernel, Decomposable)
-    return function.terms_of if is_scalar else None
+    return function.terms_of if _is_projected(function) else None
+
+
+def _is_projected(function: Function) -> bool:
+    """Is it an expansion with a scalar kernel, or with one for each output whose Gram matrices are not too many?"""
+    if not isinstance(function, Expansion):
+        return False
+    n, p = function.coefficients.shape
+    separate = isinstance(function.kernel, Separate) and n * n * p <= MOST_ANCHORS**2
+    return isinstance(function.kernel, Decomposable) or separate
 
 
 def _probes(points: Data) -> list[np.ndarray]:
@@ -105,7 +113,7 @@ def _compressed(function: Function, tolerance: float) -> tuple[Function, float]:
     if isinstance(function, Composed):
         layers = [_compressed(layer, tolerance)[0] for layer in (*function.inner, function.outer)]
         return Composed(tuple(layers[:-1]), layers[-1]), np.nan  # type: ignore[arg-type]
-    if isinstance(function, Expansion) and isinstance(function.kernel, Decomposable):
+    if isinstance(function, Expansion) and _is_projected(function):
         return _projection(function, tolerance)
     return function, 0.0
 
@@ -122,33 +130,44 @@ def _error(function: Function, light: Function, points: Data) -> float:
 def _projection(function: Expansion, tolerance: float) -> tuple[Expansion, float]:
     """The orthogonal projection of an expansion onto the span of as few pivots as a tolerance allows, and its error."""
     expansion = function.loaded
-    assert isinstance(expansion.kernel, Decomposable)
     n = len(expansion.coefficients)
     if n > MOST_ANCHORS:
         raise ValueError(f"compressed forms a Gram matrix of all anchors, at most {MOST_ANCHORS}; there are {n}.")
     with torch.no_grad():
-        gram = expansion.kernel.kernel._gram(expansion.anchors, None)
-        slopes, factor = expansion.slopes, unscaled(expansion.kernel.kernel)[1]
-        # Slopes have more digits than the sum over large coefficients.
-        values = gram @ expansion.coefficients if slopes is None else factor * (expansion.anchors @ slopes)
-        rows, coefficients, error = _fewest(gram, values, _pivots(gram), tolerance)
+        grams, values = _at_anchors(expansion)
+        rows, coefficients, error = _fewest(grams, values, _pivots(grams), tolerance)
     anchors = take(function.anchors, torch.as_tensor(rows))
     light = replace(function, anchors=anchors, coefficients=plain(coefficients), slopes=None)
     return light, error
 
 
-def _pivots(gram: Tensor) -> np.ndarray:
-    """The pivots of a Gram matrix: each row explains most of what the rows before it leave."""
+def _at_anchors(expansion: Expansion) -> tuple[list[Tensor], Tensor]:
+    """The Gram matrix of the anchors, or those of all outputs, and the values (n, p) of the function there."""
+    kernel, anchors, C = expansion.kernel, expansion.anchors, expansion.coefficients
+    if isinstance(kernel, Separate):
+        grams = [k._gram(Z, None) for k, (Z,) in zip(kernel.kernels, kernel.views(anchors), strict=True)]
+        return grams, torch.stack([gram @ C[:, j] for j, gram in enumerate(grams)], 1)
+    assert isinstance(kernel, Decomposable)
+    gram, slopes = kernel.kernel._gram(anchors, None), expansion.slopes
+    # Slopes have more digits than the sum over large coefficients.
+    return [gram], gram @ C if slopes is None else unscaled(kernel.kernel)[1] * (anchors @ slopes)
+
+
+def _pivots(grams: list[Tensor]) -> np.ndarray:
+    """The pivots of a Gram matrix, or of a mean of several: each row explains most of what the rows before it leave."""
+    gram = grams[0] if len(grams) == 1 else sum((K / K.diagonal().mean() for K in grams), torch.zeros_like(grams[0]))
     return np.asarray(plain(pivoted_cholesky(gram)[1]))
 
 
-def _fewest(gram: Tensor, values: Tensor, pivots: np.ndarray, tolerance: float) -> tuple[np.ndarray, Tensor, float]:
+def _fewest(
+    grams: list[Tensor], values: Tensor, pivots: np.ndarray, tolerance: float
+) -> tuple[np.ndarray, Tensor, float]:
     """The least number of pivots, by bisection, whose projection is within the tolerance."""
     low, high = 0, len(pivots)
-    best = _projected(gram, values, pivots)
+    best = _projected(grams, values, pivots)
     while high - low > 1:
         middle = (low + high) // 2
-        projection = _projected(gram, values, pivots[:middle])
+        projection = _projected(grams, values, pivots[:middle])
         if projection[2] <= tolerance:
             high, best = middle, projection
         else:
@@ -156,12 +175,13 @@ def _fewest(gram: Tensor, values: Tensor, pivots: np.ndarray, tolerance: float) 
     return best
 
 
-def _projected(gram: Tensor, values: Tensor, rows: np.ndarray) -> tuple[np.ndarray, Tensor, float]:
+def _projected(grams: list[Tensor], values: Tensor, rows: np.ndarray) -> tuple[np.ndarray, Tensor, float]:
     """The coefficients of the projection onto these anchors, where it equals f, and its largest relative error."""
-    index = torch.as_tensor(rows)
-    coefficients = least_squares(gram[index][:, index], values[index])
+    index, parts = torch.as_tensor(rows), values.split(values.shape[1] // len(grams), 1)
+    solved = [least_squares(gram[index][:, index], part[index]) for gram, part in zip(grams, parts, strict=True)]
+    missed = [gram[:, index] @ C - part for gram, C, part in zip(grams, solved, parts, strict=True)]
     scale = values.abs().amax().clamp(min=torch.finfo(values.dtype).tiny)
-    return rows, coefficients, float((gram[:, index] @ coefficients - values).abs().amax() / scale)
+    return rows, torch.cat(solved, 1), float(torch.cat(missed, 1).abs().amax() / scale)
 
 
 def lightened(learner: Any, tolerance: float, training_data: tuple[str, ...]) -> Any:

@@ -25,7 +25,8 @@ from representer.problems.composition import (
 from representer.problems.deep import DeepModel, SeenSamples, Splits
 from representer.problems.depth import LARGEST_LAYER, DepthProblem, LightRegression, deepened
 from representer.problems.ridge import RidgeModel, RidgeProblem, warn_of_raised
-from representer.problems.stack import SHRINKAGE, FittedMember, Stacking, StackProblem, StackSolution
+from representer.problems.separate import separate_problems
+from representer.problems.stack import SHRINKAGE, FittedMember, LeastSquares, Stacking, StackProblem, StackSolution
 from representer.samples import Data, Samples, SparseRows, is_dask, plain
 from representer.systems import Criterion, interpolation_error
 from representer.values import argument_repr, is_count, is_real
@@ -244,7 +245,10 @@ class Machine:
             callback=settings.callback,
             deadline=settings.deadline,
         )
-        problems = self._shallow(stack, samples, inputs, representation, criterion, settings.seed)
+        # The members of a word are the library's choice; classes are decided by all of their codes.
+        chosen = isinstance(self.kernel, str) and isinstance(stacking, LeastSquares)
+        problems = self._shallow(stack, samples, inputs, representation, criterion, settings.seed, balanced=chosen)
+        problems += separate_problems(problems) if chosen else []
         # An inner layer is a function of all entries of a vector: sparse rows and gaps stay as they are.
         shallow_data = stack.domain != "vectors" or isinstance(inputs, SparseRows) or takes_gaps(stack)
         if self.layers != "auto" or shallow_data:
@@ -281,6 +285,8 @@ class Machine:
         representation: Representation,
         criterion: Criterion,
         seed: int,
+        *,
+        balanced: bool,
     ) -> list[RidgeProblem]:
         """The ridge problems of the kernels of a stack."""
         alpha = None if isinstance(self.alpha, str) else float(self.alpha)
@@ -289,7 +295,7 @@ class Machine:
         return [
             RidgeProblem(
                 samples,
-                RidgeModel(kernel, own, criterion, intercept=self.intercept, shrinkage=shrinkage),
+                RidgeModel(kernel, own, criterion, intercept=self.intercept, shrinkage=shrinkage, balanced=balanced),
                 representation,
                 seed=seed,
                 inputs=inputs,

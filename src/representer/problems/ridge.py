@@ -87,6 +87,9 @@ class RidgeModel:
         which there is a weaker one on that mean; 0 is no prior.
     noise : array (p,) or None
         The variance of the noise of a target of weight one, where it is known: there is at least as much of it.
+    balanced : bool
+        Do uncoupled outputs of an exact fit count in units of their own left-out errors where hyperparameters and alpha
+        are chosen? Otherwise they count in their own units: those of the largest targets decide.
     """
 
     kernel: OperatorKernel
@@ -99,6 +102,7 @@ class RidgeModel:
     memory_limit: Any = None
     shrinkage: float = 0.0
     noise: np.ndarray | None = None
+    balanced: bool = False
 
     @property
     def alpha_rule(self) -> float | AlphaRule:
@@ -166,11 +170,40 @@ class RidgeProblem(Problem):
         data = self.scope.start(kernel, self._seen, self.seed, intercept=model.intercept, **options)
         return replace(data, kernel=resolve_operator(data.kernel, data, learn=model.learn_operator))
 
+    @property
+    def start_kernel(self) -> OperatorKernel:
+        """The kernel where a search starts, with numbers for all hyperparameters."""
+        return self._start.kernel
+
     # -- hyperparameters ----------------------------------------------------------------------------------------------
     @cached_property
     def _criterion(self) -> Search:
-        data = self.scope.searched(self._start, self.seed)
+        data = self._in_own_units(self.scope.searched(self._start, self.seed))
         return Search(data, self.free, self.model.alpha, shrinkage=self.model.shrinkage)
+
+    @property
+    def uncoupled(self) -> bool:
+        """Is f spanned by all samples, and K(x, y) = k(x, y) I for several outputs, whose samples have one weight?"""
+        if not self.scope.spans_all or self.model.learn_operator:
+            return False
+        kernel, data = self._start.kernel, self._start
+        identity = isinstance(kernel, Decomposable) and kernel.operator is None
+        return identity and data.Y.shape[1] > 1 and data.weights.ndim == 1
+
+    def _in_own_units(self, data: RidgeData) -> RidgeData:
+        """The samples with targets in the units in which a criterion of all outputs counts them.
+
+        Hyperparameters and alpha are the same for uncoupled outputs in any units, and so is f in these units.
+        """
+        model = self.model
+        if not (model.balanced and self.uncoupled) or (isinstance(model.alpha, float) and not self.free):
+            return data
+        data = replace(data, Y=data.targets / _deviations(data, data.targets))
+        with silent_repairs():
+            fixed = model.alpha if isinstance(model.alpha, float) else None
+            alpha = system_alpha(data, model.alpha, model.criterion)[0] if fixed is None else fixed
+            missed = data.targets - factor_system(data, alpha).left_out()
+        return replace(data, Y=data.Y / _deviations(data, missed, centred=False))
 
     def value_and_gradient(self, points: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The logarithm of the criterion and its gradient at points of raw hyperparameters (b, m)."""
@@ -185,7 +218,7 @@ class RidgeProblem(Problem):
         """
         alpha = self.model.alpha
         if not self.free:
-            return Choice(self._start.kernel, alpha if isinstance(alpha, float) and alpha > 0 else math.nan)
+            return Choice(self._start.kernel, self._open_alpha(self._start.kernel))
         if isinstance(alpha, float) and not alpha > 0:
             raise ValueError(
                 f"alpha=0 interpolates, and an interpolation cannot choose {', '.join(self.free)}. Give them numbers "
@@ -199,7 +232,30 @@ class RidgeProblem(Problem):
                 else search.minimised(settings, self.model.criterion)
             )
         stays = isinstance(alpha, float) or (alpha is None and self.scope.spans_all)
-        return choice if stays else replace(choice, alpha=math.nan)
+        return choice if stays else replace(choice, alpha=self._open_alpha(choice.model))
+
+    def chosen_around(self, choice: Choice, settings: SearchSettings, precision: float) -> Choice:
+        """What is free, searched from another choice of the same kernel on, with a normal prior around that choice.
+
+        ``precision`` is that of the prior on the logarithms of hyperparameters.
+        """
+        search = replace(self._criterion.near(choice), shrinkage=precision, origin=None)
+        with silent_repairs():
+            return search.minimised(settings, self.model.criterion)
+
+    def _open_alpha(self, kernel: OperatorKernel) -> float:
+        """The alpha beside a kernel with numbers; NaN where the system of all samples is to choose it.
+
+        Such a system counts outputs in their own units.
+        """
+        alpha, model = self.model.alpha, self.model
+        if isinstance(alpha, float):
+            return alpha if alpha > 0 else math.nan
+        if not (model.balanced and self.uncoupled):
+            return math.nan
+        with silent_repairs():
+            data = replace(self._in_own_units(self._start), kernel=kernel)
+            return float(system_alpha(data, alpha, model.criterion)[0])
 
     def _with_operator(self, settings: SearchSettings) -> Choice:
         """The kernel that is best with the identity, and the output operator that is best beside it.
@@ -239,6 +295,11 @@ class RidgeProblem(Problem):
             return None
         return replicate_scatter(plain(block.Y).astype(np.float64), numbers, plain(block.weights))
 
+    @property
+    def raises(self) -> bool:
+        """Is alpha raised where it stands for less noise than measurements, or replicates, are known to have?"""
+        return self.model.alpha is None
+
     # -- the solution -------------------------------------------------------------------------------------------------
     def solve(self, choice: Choice) -> RidgeSolution:
         """The function and its system at the chosen hyperparameters."""
@@ -259,12 +320,12 @@ class RidgeProblem(Problem):
         )
         if undecided:
             choice = replace(choice, alpha=system.alpha, value=system.value)
-        if model.alpha is None and model.noise is not None:
+        if self.raises and model.noise is not None:
             system = system.raised(torch.from_numpy(model.noise))
             choice = replace(choice, alpha=system.alpha)
         replicated, before = self._replicated(), system.alpha
         if replicated is not None:
-            if model.alpha is None:
+            if self.raises:
                 system = system.raised(torch.from_numpy(least_noise(*replicated)))
                 choice = replace(choice, alpha=system.alpha)
             system = system.changed(replicated=(replicated[0].sum(0), replicated[1].sum(0)))
@@ -419,6 +480,21 @@ def _differentiate(function: Callable[[Tensor], Tensor], point: Tensor) -> tuple
     except NotPositiveDefiniteError:
         return point.new_tensor(torch.nan), torch.full_like(point, torch.nan)
     return value.detach(), gradient
+
+
+# -- the units of outputs ---------------------------------------------------------------------------------------------
+# Errors are at least this share of an output's deviation: those of targets without noise are a matter of rounding.
+LEAST_ERROR = 1e-3
+
+
+def _deviations(data: RidgeData, values: Tensor, *, centred: bool = True) -> Tensor:
+    """The root mean squares (p,) of known values (n, p), or of their distances from their means; 1 where they are 0."""
+    w = data.weights[:, None] * (torch.ones_like(values) if data.mask is None else data.mask.to(values))
+    total = w.sum(0).clamp(min=torch.finfo(values.dtype).tiny)
+    values = values - (w * values).sum(0) / total if centred else values
+    size = ((w * values.square()).sum(0) / total).sqrt()
+    size = size if centred else size.clamp(min=LEAST_ERROR)
+    return torch.where((size > 0) & size.isfinite(), size, 1.0)
 
 
 # -- the output operator ----------------------------------------------------------------------------------------------

@@ -15,11 +15,12 @@ from torch import Tensor
 
 from representer.functions import Stacked
 from representer.kernels import Stack
-from representer.operators import Decomposable, Operator, OperatorKernel, original
+from representer.operators import Decomposable, Identity, Operator, OperatorKernel, Separate, original
 from representer.optimize import OPTIMISM, Choice, Problem, SearchSettings, learned_numbers
 from representer.optimize.search import at_kernel, cut_short, interruption
 from representer.preimage.probabilities import calibrate_embedding, class_estimates
 from representer.problems.ridge import RidgeProblem
+from representer.problems.separate import SeparateProblem
 from representer.samples import Block
 from representer.samples import rows as limits
 from representer.systems import FittedSystem, StackedSystem
@@ -183,7 +184,7 @@ class Member(NamedTuple):
     alpha: float
     weights: np.ndarray  # (p,), or (1,) for all outputs
     score: float | None  # the error for left-out samples; None where nothing was asked of them
-    learned: int  # how many numbers were learned, alpha included
+    learned: int  # how many numbers were learned, alpha included; of kernels for each output, those of one
     seconds: float
 
 
@@ -216,7 +217,7 @@ class FittedMember:
     left_out : tuple of Block and tensor (n, p), or None
         Samples, and what fits without each of them predict; None where weights are given.
     learned : int
-        How many numbers were learned, alpha included.
+        How many numbers were learned, alpha included; of kernels for each output, those of one.
     seconds : float
     """
 
@@ -331,8 +332,12 @@ class StackProblem(Problem):
         return StackChoice(choices, seconds, message)
 
     def _forerunner(self, problem: Problem, choices: list[Choice]) -> Choice | None:
-        """The choice of the same kernel with one lengthscale for all features, where the search for each begins."""
-        wanted = repr(problem.model.kernel).replace("'ard'", "'auto'")
+        """The choice of a simpler member of the same kernel, where the search begins.
+
+        For a lengthscale of each feature that is one lengthscale for all, for kernels of each output one for all.
+        """
+        wanted = repr(problem.model.kernel)
+        wanted = wanted if isinstance(problem, SeparateProblem) else wanted.replace("'ard'", "'auto'")
         for before, choice in zip(self.problems, choices, strict=False):
             if before is not problem and repr(before.model.kernel) == wanted:
                 return choice
@@ -350,7 +355,8 @@ class StackProblem(Problem):
             solution = problem.solve(own)
             left_out = solution.system.left_out_sample() if self.weights is None else None
             solution = replace(solution, system=solution.system.at_rest())
-            learned, seconds = learned_numbers(problem, own), searched + time.perf_counter() - start
+            learned = problem.learned if isinstance(problem, SeparateProblem) else learned_numbers(problem, own)
+            seconds = searched + time.perf_counter() - start
             members.append(FittedMember(original(own.model), own, solution, left_out, learned, seconds))
         return members
 
@@ -435,9 +441,15 @@ def _chosen(problem: Problem, settings: SearchSettings, near: Choice | None = No
 
 
 def without_operator(kernels: list[Any]) -> tuple[list[Any], Operator | None]:
-    """The scalar kernels k of K(x, y) = k(x, y) A, and A, where all have the same one; other kernels as they are."""
+    """The scalar kernels k of K(x, y) = k(x, y) A, and A, where all have the same one; other kernels as they are.
+
+    Beside kernels of each output, scalar kernels stand for k(x, y) I.
+    """
     operators = [k._operator for k in kernels if isinstance(k, Decomposable)]
-    own = [k for k in kernels if isinstance(k, OperatorKernel)]
-    if not operators or len(operators) < len(own) or any(operator != operators[0] for operator in operators):
+    strangers = [k for k in kernels if isinstance(k, OperatorKernel) and not isinstance(k, Decomposable)]
+    if not operators or any(operator != operators[0] for operator in operators):
         return kernels, None
-    return [k.kernel if isinstance(k, Decomposable) else k for k in kernels], operators[0]
+    if strangers and not all(isinstance(k, Separate) and operators[0] == Identity() for k in strangers):
+        return kernels, None
+    scalars = [k.kernel if isinstance(k, Decomposable) else k for k in kernels]
+    return scalars, None if strangers else operators[0]
