@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -822,8 +823,8 @@ class DeepRegression(Problem):
         settings = SearchSettings(seed=self.seed)
         images, _ = self._explore(settings, self._generator())
         composition, criterion = self._look_again(images)
-        proxy, splits = self.model.loss.proxy(), self._folds(criterion)
-        folds = [self._fold(proxy, composition, criterion, images, *split) for split in splits]
+        proxy = self.model.loss.proxy()
+        folds = self._folds(proxy, composition, criterion, images)
         return self._search(composition, proxy, self.free, folds, settings)
 
     def choose(self, settings: SearchSettings) -> DeepChoice:
@@ -876,9 +877,8 @@ class DeepRegression(Problem):
         closed = proxy.squared and self.targets.Y.shape[1] == 1
         given = self.model.criterion if self.model.loss.squared else "auto"
         criterion = ("loo" if closed else "validation") if given == "auto" else self.criterion
-        start, splits = self.targets.Y.new_zeros(0), self._folds(criterion)
-        folds = [self._fold(proxy, composition, criterion, [], *split, point=start) for split in splits]
-        convex = [convex_problem(fold.problem) for fold in folds]
+        start = repeat(self.targets.Y.new_zeros(0))
+        convex = [convex_problem(fold.problem) for fold in self._folds(proxy, composition, criterion, [], start)]
         known = [problem for problem in convex if problem is not None]
         if len(known) < len(convex):
             return None
@@ -886,8 +886,7 @@ class DeepRegression(Problem):
         choice = chosen_penalties(known, composition, self.free, settings, least=least)
         if self.model.loss.squared or "alpha" not in self.free:
             return choice
-        splits = self._folds("validation")
-        folds = [self._fold(proxy, choice.model, "validation", [], *split, point=start) for split in splits]
+        folds = self._folds(proxy, choice.model, "validation", [], start)
         points = [problem.point(problem.solve()) for f in folds if (problem := convex_problem(f.problem)) is not None]
         return self._own_alpha(choice, points, "validation", settings)
 
@@ -905,7 +904,7 @@ class DeepRegression(Problem):
         X = take(self.kernel_data, rows)
         return X[:, rows] if self.composition.input_kernel.domain == "gram" else X, self.targets.rows(rows)
 
-    def _folds(self, criterion: str) -> Sequence[tuple[Tensor | None, Tensor | None]]:
+    def _splits_of(self, criterion: str) -> Sequence[tuple[Tensor | None, Tensor | None]]:
         """The rows that train and those that are held out, among the samples that a search looks at."""
         if criterion != "validation":
             return [(None, None)]
@@ -951,8 +950,8 @@ class DeepRegression(Problem):
         self, composition: Composition, criterion: str, images: list[Tensor], settings: SearchSettings
     ) -> tuple[Choice, list[Tensor]]:
         """The search itself: by squared loss, then alpha by the loss that is meant; and the last images."""
-        loss, splits = self.model.loss, self._folds(criterion)
-        folds = [self._fold(loss.proxy(), composition, criterion, images, *split) for split in splits]
+        loss = self.model.loss
+        folds = self._folds(loss.proxy(), composition, criterion, images)
         search = self._search(composition, loss.proxy(), self.free, folds, settings)
         if self.last_images is None:
             search.scan()
@@ -970,11 +969,8 @@ class DeepRegression(Problem):
 
     def _own_alpha(self, choice: Choice, points: list[Tensor], criterion: str, settings: SearchSettings) -> Choice:
         """The loss itself decides on its alpha, with the inner layers that squared loss has found for the folds."""
-        loss, splits = self.model.loss, self._folds(criterion)
-        own = [
-            self._fold(loss, choice.model, criterion, [], *split, point=point)
-            for split, point in zip(splits, points, strict=True)
-        ]
+        loss = self.model.loss
+        own = self._folds(loss, choice.model, criterion, [], points)
         try:
             return _run(self._search(choice.model, loss, ["alpha"], own, settings, frozen=True), settings)
         except KeyboardInterrupt:  # before it had a first value: what squared loss has chosen is kept
@@ -995,22 +991,23 @@ class DeepRegression(Problem):
         least_alpha = self._least_alpha(composition, loss, len(folds[0].problem.Y))
         return HyperparameterSearch(composition, free, folds, of_folds, least_alpha=least_alpha, frozen=frozen)
 
-    def _fold(
+    def _folds(
         self,
         loss: Loss,
         composition: Composition,
         criterion: str,
         images: Sequence[Tensor],
-        training: Tensor | None,
-        validation: Tensor | None,
-        point: Tensor | None = None,
-    ) -> Fold:
-        """A fold that starts at a point, or at some images."""
-        objectives = loss.scored(criterion, validation)
-        problem = DeepProblem(composition, *self._searched, objectives, rows=training, free=self.free)
-        if point is None:
-            point = problem.Y.new_zeros(0) if problem.chain is None else flat(problem.chain.project(images))
-        return Fold(problem, point)
+        points: Iterable[Tensor | None] | None = None,
+    ) -> list[Fold]:
+        """The folds of a criterion, which start at points of their own, or at some images."""
+        folds = []
+        for (training, validation), point in zip(self._splits_of(criterion), points or repeat(None), strict=False):
+            objectives = loss.scored(criterion, validation)
+            problem = DeepProblem(composition, *self._searched, objectives, rows=training, free=self.free)
+            if point is None:
+                point = problem.Y.new_zeros(0) if problem.chain is None else flat(problem.chain.project(images))
+            folds.append(Fold(problem, point))
+        return folds
 
     # -- inner layers -------------------------------------------------------------------------------------------------
     def problem(self, composition: Composition, objectives: Objectives, rows: Tensor | None = None) -> DeepProblem:

@@ -86,8 +86,8 @@ class LightRegression(DeepRegression):
             choice = replace(choice, images=self._everywhere(self._last))
         return replace(choice, settings=replace(settings, n_restarts=1))  # the restarts have raced before
 
-    def _folds(self, criterion: str) -> Sequence[tuple[Tensor | None, Tensor | None]]:
-        return super()._folds(criterion)[:SEARCHED_FOLDS]
+    def _splits_of(self, criterion: str) -> Sequence[tuple[Tensor | None, Tensor | None]]:
+        return super()._splits_of(criterion)[:SEARCHED_FOLDS]
 
     def _descend(
         self, composition: Composition, criterion: str, images: list[Tensor], settings: SearchSettings
