@@ -371,7 +371,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         options = (self.approximation, self.solver, self.memory_limit, SHRINKAGE if len(kernels) > 1 else 0.0)
         noise = self._noise
         variance = None if noise is None else (np.median(noise, 0) / self._unit) ** 2
-        balanced = isinstance(self.kernel, str) and len(kernels) > 1
+        balanced = isinstance(self.kernel, str) and len(kernels) > 1 and not learn
         return [
             RidgeModel(own, a, self.criterion, learn, intercept, *options, variance, balanced)
             for own, a in zip(kernels, alphas, strict=True)
