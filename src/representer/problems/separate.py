@@ -23,7 +23,7 @@ MOST_TARGETS = 20_000
 # An output with fewer known targets has nothing of its own to say.
 FEWEST_TARGETS = 20
 # The precision of the normal prior on the logarithms of an output's hyperparameters around those of all outputs.
-POOLING = 1.0
+POOLING = 4.0
 
 
 @dataclass(frozen=True)
