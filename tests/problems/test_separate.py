@@ -76,9 +76,8 @@ def test_the_function_is_that_of_fits_to_single_outputs(data, rng, gaps, weighte
 def test_every_output_finds_its_own_features(data):
     problem = problem_of(*data)
     first, second = (unscaled(kernel)[0].lengthscale for kernel in problem.choose(SETTINGS).model.kernels)
-    assert first[0] < 0.6 * min(first[1:]) and second[1] < 0.6 * min(second[0], second[2])
     common = problem_of(*data, kind=RidgeProblem).choose(SETTINGS).model.kernel.lengthscale
-    assert 0.5 < common[0] / common[1] < 2.0
+    assert first[0] / first[1] < 0.7 * common[0] / common[1] and second[1] / second[0] < 0.7 * common[1] / common[0]
 
 
 def test_outputs_stay_where_all_are_if_the_prior_is_strong(data, monkeypatch):
@@ -115,14 +114,15 @@ def test_known_noise_raises_the_alpha_of_the_output_that_has_it(data, gaps):
 
 def test_replicates_raise_the_alpha_of_the_output_that_needs_it(rng, monkeypatch):
     X = np.repeat(rng.uniform(-2, 2, size=(20, 2)), 2, axis=0)
-    Y = np.column_stack([np.sin(X[:, 0]), np.cos(X[:, 1])]) + 0.05 * rng.normal(size=(40, 2))
+    Y = np.column_stack([np.sin(X[:, 0]) + np.repeat(0.05 * rng.normal(size=20), 2), np.cos(X[:, 1])])
+    Y[:, 1] += 0.05 * rng.normal(size=40)
     problem = problem_of(X, Y, groups=np.repeat(np.arange(20), 2))
     choice = problem.choose(SETTINGS)
     same = problem.solve(choice)
     assert same.raised_from is None and same.system.replicated is not None
     Y[1::2, 1] += 1.0  # replicates that differ, which the choice does not know
     problem = problem_of(X, Y, groups=np.repeat(np.arange(20), 2))
-    monkeypatch.setattr(FittedSystem, "noise", lambda system: system.alpha * torch.full((1,), 1.0 / choice.alpha * 0.1))
+    monkeypatch.setattr(FittedSystem, "noise", lambda system: torch.full((1,), 1e-6 * system.alpha / choice.alpha))
     solution = problem.solve(choice)
     assert solution.raised_from is not None and solution.raised_from < solution.system.alpha
     (_, one), (_, two) = map(unscaled, solution.system.kernel.kernels)
@@ -177,12 +177,12 @@ def test_which_problems_come_apart(data, monkeypatch):
 def test_units_of_outputs_do_not_decide(data, rng):
     """Hyperparameters, alphas and weights of the default fit are the same for outputs in other units."""
     X, Y = data
-    new, units = rng.uniform(-2, 2, size=(20, 3)), np.array([1e3, 1e-2])
+    new, units = rng.uniform(-2, 2, size=(20, 3)), np.array([2.0**10, 2.0**-7])
     model = OperatorRidge(tol=1e-2)
-    one, two = clone(model).fit(X, Y), clone(model).fit(X, Y * units + 1.0)
-    np.testing.assert_allclose(two.weights_, one.weights_, atol=1e-3)
-    np.testing.assert_allclose(two.alpha_, one.alpha_, rtol=1e-2)
-    np.testing.assert_allclose((two.predict(new) - 1.0) / units, one.predict(new), atol=1e-3)
+    one, two = clone(model).fit(X, Y), clone(model).fit(X, Y * units)
+    np.testing.assert_allclose(two.weights_, one.weights_, atol=1e-6)
+    np.testing.assert_allclose(two.alpha_, one.alpha_, rtol=1e-6)
+    np.testing.assert_allclose(two.predict(new) / units, one.predict(new), atol=1e-6)
 
 
 def test_precise_outputs_count_as_much_as_noisy_ones(rng):
