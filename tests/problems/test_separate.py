@@ -12,7 +12,7 @@ from sklearn.base import clone
 
 from representer import DeepKernelClassifier, DeepKernelRegressor, OperatorRidge, load
 from representer.approximation import Nystroem
-from representer.kernels import Gaussian, Laplacian, Linear, Stack, unscaled
+from representer.kernels import Gaussian, Laplacian, Linear, Stack, suggest, unscaled
 from representer.operators import Decomposable, Representation, Separate
 from representer.optimize import SearchSettings
 from representer.problems import separate
@@ -28,7 +28,7 @@ SETTINGS = SearchSettings("loo", 60, 1e-4)
 @pytest.fixture
 def data(rng):
     """Two outputs, each of which depends on features of its own."""
-    X = rng.uniform(-2, 2, size=(50, 3))
+    X = rng.uniform(-2, 2, size=(40, 3))
     Y = np.column_stack([np.sin(2 * X[:, 0]), np.cos(2 * X[:, 1])])
     return X, Y + 0.1 * rng.normal(size=Y.shape)
 
@@ -76,9 +76,8 @@ def test_the_function_is_that_of_fits_to_single_outputs(data, rng, gaps, weighte
 def test_every_output_finds_its_own_features(data):
     problem = problem_of(*data)
     first, second = (unscaled(kernel)[0].lengthscale for kernel in problem.choose(SETTINGS).model.kernels)
-    assert first[0] < 0.3 * min(first[1:]) and second[1] < 0.3 * min(second[0], second[2])
     common = problem_of(*data, kind=RidgeProblem).choose(SETTINGS).model.kernel.lengthscale
-    assert 0.5 < common[0] / common[1] < 2.0
+    assert first[0] / first[1] < 0.7 * common[0] / common[1] and second[1] / second[0] < 0.7 * common[1] / common[0]
 
 
 def test_outputs_stay_where_all_are_if_the_prior_is_strong(data, monkeypatch):
@@ -115,14 +114,15 @@ def test_known_noise_raises_the_alpha_of_the_output_that_has_it(data, gaps):
 
 def test_replicates_raise_the_alpha_of_the_output_that_needs_it(rng, monkeypatch):
     X = np.repeat(rng.uniform(-2, 2, size=(20, 2)), 2, axis=0)
-    Y = np.column_stack([np.sin(X[:, 0]), np.cos(X[:, 1])]) + 0.05 * rng.normal(size=(40, 2))
+    Y = np.column_stack([np.sin(X[:, 0]) + np.repeat(0.05 * rng.normal(size=20), 2), np.cos(X[:, 1])])
+    Y[:, 1] += 0.05 * rng.normal(size=40)
     problem = problem_of(X, Y, groups=np.repeat(np.arange(20), 2))
     choice = problem.choose(SETTINGS)
     same = problem.solve(choice)
     assert same.raised_from is None and same.system.replicated is not None
     Y[1::2, 1] += 1.0  # replicates that differ, which the choice does not know
     problem = problem_of(X, Y, groups=np.repeat(np.arange(20), 2))
-    monkeypatch.setattr(FittedSystem, "noise", lambda system: system.alpha * torch.full((1,), 1.0 / choice.alpha * 0.1))
+    monkeypatch.setattr(FittedSystem, "noise", lambda system: torch.full((1,), 1e-6 * system.alpha / choice.alpha))
     solution = problem.solve(choice)
     assert solution.raised_from is not None and solution.raised_from < solution.system.alpha
     (_, one), (_, two) = map(unscaled, solution.system.kernel.kernels)
@@ -169,7 +169,7 @@ def test_which_problems_come_apart(data, monkeypatch):
     assert not separable(X, Y, alpha=np.array([0.1, 1.0])) and not separable(X, Y, learn_operator=True)
     assert not separable(X, Y, weights=np.ones_like(Y)) and not separable(X, Y, approximation=Nystroem(10))
     assert not separable(X, np.tile(Y, 5))  # many outputs
-    monkeypatch.setattr(separate, "MOST_TARGETS", 99)
+    monkeypatch.setattr(separate, "MOST_TARGETS", 79)
     assert not separable(X, Y)
 
 
@@ -177,12 +177,12 @@ def test_which_problems_come_apart(data, monkeypatch):
 def test_units_of_outputs_do_not_decide(data, rng):
     """Hyperparameters, alphas and weights of the default fit are the same for outputs in other units."""
     X, Y = data
-    new, units = rng.uniform(-2, 2, size=(20, 3)), np.array([1e3, 1e-2])
-    model = OperatorRidge(max_iter=30, tol=1e-3)
-    one, two = clone(model).fit(X, Y), clone(model).fit(X, Y * units + 1.0)
-    np.testing.assert_allclose(two.weights_, one.weights_, atol=1e-3)
-    np.testing.assert_allclose(two.alpha_, one.alpha_, rtol=1e-2)
-    np.testing.assert_allclose((two.predict(new) - 1.0) / units, one.predict(new), atol=1e-3)
+    new, units = rng.uniform(-2, 2, size=(20, 3)), np.array([2.0**10, 2.0**-7])
+    model = OperatorRidge(tol=1e-2)
+    one, two = clone(model).fit(X, Y), clone(model).fit(X, Y * units)
+    np.testing.assert_allclose(two.weights_, one.weights_, atol=1e-6)
+    np.testing.assert_allclose(two.alpha_, one.alpha_, rtol=1e-6)
+    np.testing.assert_allclose(two.predict(new) / units, one.predict(new), atol=1e-6)
 
 
 def test_precise_outputs_count_as_much_as_noisy_ones(rng):
@@ -213,18 +213,18 @@ def test_one_output_is_fitted_as_ever(data):
         problem_of(X, Y[:, :1], Gaussian("ard"), RidgeProblem, balanced=on).choose(SETTINGS) for on in (True, False)
     )
     assert one.model == two.model and one.alpha == two.alpha and one.value == two.value
-    assert len(OperatorRidge().fit(X, Y[:, 0]).members_) == 6
+    assert len(OperatorRidge(tol=0.1).fit(X, Y[:, 0]).members_) == 6
 
 
 # -- in learners ------------------------------------------------------------------------------------------------------
 def test_the_default_fit_has_members_with_kernels_of_each_output(data, rng):
     X, Y = data
-    model = OperatorRidge().fit(X, Y)
+    model = OperatorRidge(tol=1e-2).fit(X, Y)
     assert [isinstance(kernel, Separate) for kernel in model.kernel_.kernels] == [False] * 6 + [True] * 2
     assert [member.learned for member in model.members_] == [2, 2, 2, 1, 4, 4, 4, 4] and model.operator_ is None
     assert model.weights_[6:].sum() > 0.5  # the outputs depend on other features
     stated = Stack([Gaussian("ard"), Laplacian("ard")])
-    assert len(OperatorRidge(stated).fit(X, Y).members_) == 2  # members that a user states are all there are
+    assert len(OperatorRidge(stated, tol=0.1).fit(X, Y).members_) == 2  # members that a user states are all there are
     assert clone(model).kernel == "auto"
 
 
@@ -232,7 +232,7 @@ def test_outputs_with_features_of_their_own_are_predicted_better_than_by_common_
     X = rng.uniform(-2, 2, size=(100, 4))
     F = np.column_stack([np.sin(3 * X[:, 0]), np.cos(3 * X[:, 1]), X[:, 2] ** 2])
     Y = F[:70] + 0.1 * rng.normal(size=(70, 3))
-    model = OperatorRidge(max_iter=30, tol=1e-3).fit(X[:70], Y)
+    model = OperatorRidge(tol=1e-2).fit(X[:70], Y)
     joint = StackProblem(
         [
             problem_of(X[:70], Y, kernel, RidgeProblem)
@@ -247,7 +247,7 @@ def test_outputs_with_features_of_their_own_are_predicted_better_than_by_common_
 
 def test_a_model_with_kernels_of_each_output_answers_all_questions(data, tmp_path):
     X, Y = data
-    model = OperatorRidge(tol=1e-2).fit(X, with_gaps(Y))
+    model = OperatorRidge(tol=0.1).fit(X, with_gaps(Y))
     explanation = model.explain(X[:3], parts=True)
     np.testing.assert_allclose(
         explanation.baseline + explanation.contributions.sum(1) + explanation.rest, model.predict(X[:3]), atol=1e-8
@@ -256,7 +256,7 @@ def test_a_model_with_kernels_of_each_output_answers_all_questions(data, tmp_pat
     assert explanation.neighbours.shape == (3, 5) and (explanation.neighbours[:, 0] == np.arange(3)).all()
     assert len(explanation.to_frame()) and model.report()._repr_html_()
     mean, std = model.predict(X, return_std=True)
-    assert std.shape == (50, 2) and (std > 0).all() and model.sensitivity(X).shape[0] == 50
+    assert std.shape == (40, 2) and (std > 0).all() and model.sensitivity(X).shape[0] == 40
     assert (model.support(X + 100.0) < 1e-3).all()
     np.testing.assert_allclose(model.to_torch()(torch.from_numpy(X)).detach().numpy(), mean, atol=1e-8)
     light = model.compressed(0.05)
@@ -269,10 +269,20 @@ def test_a_model_with_kernels_of_each_output_answers_all_questions(data, tmp_pat
 
 def test_deep_regressions_have_them_and_classes_have_not(data):
     X, Y = data
-    deep = DeepKernelRegressor(layers=[], kernel="auto", random_state=0, max_iter=20).fit(X, Y)
+    deep = DeepKernelRegressor(layers=[], kernel="auto", random_state=0, tol=0.1).fit(X, Y)
     assert sum(isinstance(kernel, Separate) for kernel in deep.kernel_.kernels) == 2
-    np.testing.assert_allclose(deep.predict(X), OperatorRidge(max_iter=20).fit(X, Y).predict(X), atol=0.05)
+    np.testing.assert_allclose(deep.predict(X), OperatorRidge(tol=0.1).fit(X, Y).predict(X), atol=1e-8)
     assert deep.deep_kernel_(X[:4]).shape == (4, 4)
     classes = np.digitize(Y[:, 0], [-0.5, 0.5])
     model = DeepKernelClassifier(layers=[], kernel="auto", random_state=0, max_iter=3, tol=0.1).fit(X, classes)
     assert not any(isinstance(kernel, Separate) for kernel in model.kernel_.kernels)
+
+
+def test_a_learned_operator_couples_outputs_in_their_own_units(data):
+    """Outputs that an operator couples are neither separated nor balanced: the members are those that one may state."""
+    X, Y = data
+    options = {"operator": "learn", "tol": 0.1}
+    word = OperatorRidge(**options).fit(X, Y)
+    stated = OperatorRidge(suggest(X).kernel, **options).fit(X, Y)
+    assert len(word.members_) == len(stated.members_) == 6
+    np.testing.assert_array_equal(word.predict(X), stated.predict(X))

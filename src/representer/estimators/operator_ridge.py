@@ -92,7 +92,8 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
     ----------
     kernel : Kernel, OperatorKernel, Stack, str or callable, default="auto"
         ``"auto"`` fits several kernels for data like X, ``Stack([k1, k2, …])`` those that are given, and averages the
-        fits by what they say of left-out samples. The words ``"molecules"``, ``"strings"``, ``"graphs"``, ``"curves"``
+        fits by what they say of left-out samples. With two to eight outputs, some kernels of ``"auto"`` are learned for
+        each output, too. The words ``"molecules"``, ``"strings"``, ``"graphs"``, ``"curves"``
         and ``"bags"`` mean several kernels of that kind. Otherwise a scalar kernel k, or an operator-valued kernel such
         as ``CurlFree()`` or ``Separate([k1, k2])``. A number in it stays; a word lets the data decide:
         ``Gaussian("median")`` (what ``"rbf"`` means) by the median heuristic, ``Gaussian("auto")`` and
@@ -147,7 +148,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         The weights of a stack, at least 0; those of each output sum to one.
     operator_ : Operator, list of Operator or None
         The output operator that was used; those of the kernels of a stack, each of which learns its own; None if
-        ``kernel`` is operator-valued.
+        ``kernel``, or a member of a stack, is operator-valued.
     alpha_ : float or ndarray of shape (n_kernels,)
         The weight of ‖f‖² that was used; in a stack each kernel has its own.
     function_ : Function
@@ -369,7 +370,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         options = (self.approximation, self.solver, self.memory_limit, SHRINKAGE if len(kernels) > 1 else 0.0)
         noise = self._noise
         variance = None if noise is None else (np.median(noise, 0) / self._unit) ** 2
-        balanced = isinstance(self.kernel, str) and len(kernels) > 1
+        balanced = isinstance(self.kernel, str) and len(kernels) > 1 and not learn
         return [
             RidgeModel(own, a, self.criterion, learn, intercept, *options, variance, balanced)
             for own, a in zip(kernels, alphas, strict=True)

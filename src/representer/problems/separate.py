@@ -11,6 +11,7 @@ import numpy as np
 from torch import Tensor
 
 from representer.kernels import Kernel, unscaled
+from representer.linalg import power_of_two
 from representer.operators import Decomposable, Separate
 from representer.optimize import Choice, SearchSettings, learned_numbers
 from representer.problems.ridge import RidgeProblem, RidgeSolution
@@ -23,12 +24,12 @@ MOST_TARGETS = 20_000
 # An output with fewer known targets has nothing of its own to say.
 FEWEST_TARGETS = 20
 # The precision of the normal prior on the logarithms of an output's hyperparameters around those of all outputs.
-POOLING = 1.0
+POOLING = 4.0
 
 
 @dataclass(frozen=True)
 class Output:
-    """The problem of one output, on the samples of which it is known, with their share of the weight of all."""
+    """The problem of one output in a unit of its own, on the samples where it is known; their share of all weights."""
 
     problem: RidgeProblem
     share: float
@@ -50,12 +51,14 @@ class SeparateProblem(RidgeProblem):
         outputs = []
         for j in range(block.Y.shape[1]):
             own = block.rows(np.flatnonzero(plain(~block.Y[:, j].isnan())))
-            own = replace(own, Y=own.Y[:, j : j + 1])
+            y = own.Y[:, j : j + 1]
+            unit = float(power_of_two((y - y.mean()).norm()))  # a search ends by the size of its criterion
+            own = replace(own, Y=y / unit)
             weight = float(len(own) if own.weights is None else own.weights.sum())
-            model = self.model if self.model.noise is None else replace(self.model, noise=self.model.noise[j : j + 1])
-            outputs.append(
-                Output(RidgeProblem(InMemory(own), model, self.representation, seed=self.seed), weight / total)
-            )
+            noise = None if self.model.noise is None else self.model.noise[j : j + 1] / unit**2
+            model = replace(self.model, noise=noise)
+            problem = RidgeProblem(InMemory(own), model, self.representation, seed=self.seed)
+            outputs.append(Output(problem, weight / total))
         return outputs
 
     def value_and_gradient(self, points: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
