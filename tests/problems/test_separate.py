@@ -185,6 +185,15 @@ def test_units_of_outputs_do_not_decide(data, rng):
     np.testing.assert_allclose(two.predict(new) / units, one.predict(new), atol=1e-6)
 
 
+def test_a_constant_output_is_no_output_to_learn_from(data):
+    """Rounding makes a constant vary in some units, and not in others: that decides nothing."""
+    X, Y = data
+    Y = np.column_stack([Y, np.full(len(Y), 1.0)])
+    expected, model = (OperatorRidge(random_state=0).fit(X, Y * unit) for unit in (1.0, 1e100))
+    assert len(model.members_) == 6
+    np.testing.assert_allclose(model.predict(X) / 1e100, expected.predict(X), rtol=0, atol=1e-10)
+
+
 def test_precise_outputs_count_as_much_as_noisy_ones(rng):
     """In their own units the noisy output, whose errors are as large as its targets, would decide the lengthscale."""
     X = rng.uniform(-2, 2, size=(80, 1))

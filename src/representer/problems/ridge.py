@@ -485,15 +485,24 @@ def _differentiate(function: Callable[[Tensor], Tensor], point: Tensor) -> tuple
 # -- the units of outputs ---------------------------------------------------------------------------------------------
 # Errors are at least this share of an output's deviation: those of targets without noise are a matter of rounding.
 LEAST_ERROR = 1e-3
+# Targets whose deviation is at most so many times the rounding of their size are constant.
+CONSTANT = 64.0
 
 
 def _deviations(data: RidgeData, values: Tensor, *, centred: bool = True) -> Tensor:
-    """The root mean squares (p,) of known values (n, p), or of their distances from their means; 1 where they are 0."""
+    """The root mean squares (p,) of known values (n, p), or of their distances from their means.
+
+    Values that are constant keep their own root mean square; it is 1 where they are 0.
+    """
+    info = torch.finfo(values.dtype)
     w = data.weights[:, None] * (torch.ones_like(values) if data.mask is None else data.mask.to(values))
-    total = w.sum(0).clamp(min=torch.finfo(values.dtype).tiny)
-    values = values - (w * values).sum(0) / total if centred else values
+    total = w.sum(0).clamp(min=info.tiny)
     size = ((w * values.square()).sum(0) / total).sqrt()
-    size = size if centred else size.clamp(min=LEAST_ERROR)
+    if centred:
+        spread = ((w * (values - (w * values).sum(0) / total).square()).sum(0) / total).sqrt()
+        size = torch.where(spread > CONSTANT * info.eps * size, spread, size)
+    else:
+        size = size.clamp(min=LEAST_ERROR)
     return torch.where((size > 0) & size.isfinite(), size, 1.0)
 
 

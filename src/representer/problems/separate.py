@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from representer.kernels import Kernel, unscaled
 from representer.linalg import power_of_two
 from representer.operators import Decomposable, Separate
 from representer.optimize import Choice, SearchSettings, learned_numbers
-from representer.problems.ridge import RidgeProblem, RidgeSolution
+from representer.problems.ridge import CONSTANT, RidgeProblem, RidgeSolution
 from representer.samples import InMemory, plain
 
 # Every output has a search of its own, which takes about as long as that of all outputs: for at most so many of them.
@@ -126,7 +127,7 @@ def separate_problems(problems: Sequence[RidgeProblem]) -> list[SeparateProblem]
 
 
 def _is_separable(problem: RidgeProblem) -> bool:
-    """Are there few outputs, each with enough targets, and a kernel of vectors that learns several numbers?"""
+    """Are there few outputs with enough targets that vary, and a kernel of vectors that learns several numbers?"""
     block, model = problem.samples.held, problem.model
     if block is None or not problem.free or isinstance(model.alpha, np.ndarray) or model.kernel.domain != "vectors":
         return False
@@ -135,4 +136,10 @@ def _is_separable(problem: RidgeProblem) -> bool:
         return False
     values = problem.start_kernel.hyperparameter_values()
     several = sum(values[name].numel() for name in problem.free) > 1
-    return several and int((~block.Y.isnan()).sum(0).min()) >= FEWEST_TARGETS
+    return several and int((~block.Y.isnan()).sum(0).min()) >= FEWEST_TARGETS and _all_vary(block.Y)
+
+
+def _all_vary(Y: Tensor) -> bool:
+    """Do the known targets (n, p) of every output differ by more than rounding? A constant has no lengthscales."""
+    centred = (Y - Y.nanmean(0)).nan_to_num().abs().amax(0)
+    return bool((centred > CONSTANT * torch.finfo(Y.dtype).eps * Y.nan_to_num().abs().amax(0)).all())
