@@ -23,7 +23,7 @@ def require_targets(y: Data) -> None:
 
 
 def refuse_sparse(y: Data, name: str = "y") -> None:
-    """Refuse sparse targets."""
+    """Refuse targets in a sparse container, and say how to make them dense."""
     if hasattr(y, "toarray"):
         raise ValueError(f"{name} is sparse, where a dense array is expected. Pass {name}.toarray().")
 

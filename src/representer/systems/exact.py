@@ -834,7 +834,7 @@ class ScalarPart:
         return self.slopes.values_at(X, self.targets) if self.data.is_thin else self.summed(X)
 
     def influence(self, X: Data) -> Tensor:
-        """∂f(x)/∂y_i (r, m)."""
+        """The derivatives ∂f(x)/∂y_i of answers in the targets, (r, m)."""
         return self.slopes.influence(X) if self.data.is_thin else self.inverse.influence(self.cross(X))
 
     def variance(self, X: Data, gram: Tensor | None = None) -> Tensor:
