@@ -37,6 +37,7 @@ from representer.approximation import Landmarks, Nystroem
 from representer.kernels import (
     Gaussian,
     GlobalAlignment,
+    Laplacian,
     Molecule,
     Polynomial,
     Signature,
@@ -337,6 +338,15 @@ def test_the_time_is_looked_at_between_starts(name, monkeypatch):
     with pytest.warns(ConvergenceWarning, match="max_time=1e-06 ended the search"):
         clone(model).set_params(n_restarts=20, max_time=1e-6).fit(X, targets)
     assert len(calls) <= 2 and len(trials) <= 2  # the first start, and where it is rounded; a lengthscale, and the fit
+
+
+def test_a_stack_whose_search_has_ended_early_takes_more_batches():
+    """It keeps the members that it has searched, and so do the batches after the first."""
+    model = OperatorRidge(Stack([Gaussian(1.0), Laplacian(1.0)]), approximation=Landmarks(X[:5]), max_time=1e-9)
+    with pytest.warns(ConvergenceWarning, match="max_time"):
+        model.partial_fit(X, y)
+    assert len(model.partial_fit(X + 1.0, y).members_) == 1
+    assert np.isfinite(model.predict(X)).all()
 
 
 @pytest.mark.parametrize("name", ["DeepKernelRegressor", "DeepKernelClassifier, hinge", "KernelAutoencoder"])

@@ -428,6 +428,22 @@ def test_deviations_of_huge_products_say_that_they_have_few_digits():
         model.predict(points, return_std=True)
 
 
+def test_deviations_beyond_the_range_of_numbers_are_refused():
+    """Products of 1e200 cancel beside a free constant; squares of their rounding do not."""
+    X = np.full((5, 2), 5e99)
+    with pytest.warns(NumericalWarning):
+        model = OperatorRidge(Linear() + 0.5, alpha=2e-3, operator=Dense([[1.0, 0.4], [0.4, 0.8]])).fit(X, X[:, :2])
+    with pytest.warns(NumericalWarning), pytest.raises(ValueError, match=r"range of numbers: .* Scale X"):
+        model.predict(X, return_std=True)
+
+
+def test_an_outlier_does_not_hide_that_single_precision_has_few_digits(rng):
+    X = rng.normal(size=(21, 2)) + 2.0**20
+    X[0] += 1e4
+    with pytest.warns(NumericalWarning, match="float32"):
+        OperatorRidge(Linear(), alpha=1e-2, fit_intercept=False, dtype="float32").fit(X, X[:, 0] - 2.0**20)
+
+
 def test_deviations_from_landmarks_with_digits_are_silent():
     model = OperatorRidge(Gaussian(1.0), alpha=ALPHA, approximation=Nystroem(9), random_state=0).fit(X, y)
     model.predict(Q, return_std=True)

@@ -10,9 +10,11 @@ from representer import ConditionalMeanEmbedding
 from representer.approximation import Landmarks, Nystroem
 from representer.functions import Expansion, Stacked
 from representer.kernels import Gaussian, Laplacian, Linear
+from representer.notices import NumericalWarning
 from representer.operators import CurlFree, Decomposable, Representation, Separate
 from representer.operators.joint import OutputMean
 from representer.samples import HeldSamples, evenly_spaced
+from representer.systems import support as support_module
 from representer.systems.scalar import SampleWeights
 from representer.systems.support import MOST_NOISE, PointSupport, Support
 
@@ -126,3 +128,16 @@ def test_one_landmark_beside_a_constant_has_no_support_by_others(approximation: 
         Gaussian(1.0), alpha=0.01, approximation=approximation, fit_intercept=True, random_state=0
     ).fit(X, X[:, 0])
     assert np.isfinite(model.predict(X)).all()
+
+
+def test_samples_that_rounding_cannot_leave_out_are_explained_by_nothing(rng):
+    """In single precision a block of the inverse was singular, and torch said so in its own words."""
+    X, Y = rng.normal(10.0, 1.0, size=(16, 3)), rng.normal(size=(16, 2))
+    blocks = torch.stack([torch.eye(2), torch.ones(2, 2), torch.full((2, 2), torch.nan)])
+    found = support_module._inverse_diagonal(blocks)
+    assert torch.equal(found, torch.tensor([[1.0, 1.0], [torch.inf, torch.inf], [torch.inf, torch.inf]]))
+    with pytest.warns(NumericalWarning):
+        model = ConditionalMeanEmbedding(Laplacian(3.99).centered(), alpha=1e-9, dtype="float32", random_state=0).fit(
+            X, Y
+        )
+    assert np.all((model.support(X) >= 0) & (model.support(X) <= 1))

@@ -19,6 +19,8 @@ CANCELLATION, LEARNED = -0.6, -0.7
 ALIKE, DROWNED = 1e-6, 0.1
 # A column is far from zero if its mean is this many times its deviation.
 FAR = 1e3
+# The distance between the quartiles of a normal distribution, in deviations.
+NORMAL_QUARTILES = 1.349
 
 
 def lost_digits(
@@ -76,7 +78,7 @@ def _reasons(
             )
     points = _numbers(X)
     distance = 0.0 if points is None else _farthest(points)
-    if dtype != "float64" and distance > eps**CANCELLATION:
+    if dtype != "float64" and points is not None and max(distance, _farthest_half(points)) > eps**CANCELLATION:
         yield f"dtype={dtype!r} holds few digits of what tells samples apart."
     for name, residual in notes.residuals.items():
         if not residual <= eps ** (1.0 + exponent):
@@ -125,6 +127,13 @@ def _farthest(points: np.ndarray) -> float:
     unit = float(np.abs(points).max()) or 1.0  # so that squares are in range
     mean, deviation = np.abs((points / unit).mean(0)), (points / unit).std(0)
     return float(np.max(mean[deviation > 0] / deviation[deviation > 0], initial=0.0))
+
+
+def _farthest_half(points: np.ndarray) -> float:
+    """The largest median of a column in units of the deviation of its inner half, which no outlier widens."""
+    low, middle, high = np.quantile(points, [0.25, 0.5, 0.75], axis=0)
+    width = high - low
+    return float(np.max(NORMAL_QUARTILES * np.abs(middle)[width > 0] / width[width > 0], initial=0.0))
 
 
 def _advice(X: Data) -> str:

@@ -189,8 +189,8 @@ class StackedSystem(FieldState, System):
         return replace(self, systems=tuple(system.changed(**changes) for system in self.systems))
 
     def settled(self, rules: Sequence[float | AlphaRule]) -> StackedSystem:
-        """The systems at alphas, or at those that rules choose for them."""
-        settled = (system.settled(rule) for system, rule in zip(self.systems, rules, strict=True))
+        """The systems at alphas, or at those that rules choose; an interrupted search leaves the last rules over."""
+        settled = (system.settled(rule) for system, rule in zip(self.systems, rules[: len(self.systems)], strict=True))
         return replace(self, systems=tuple(settled))
 
     def coefficients(self) -> Tensor:

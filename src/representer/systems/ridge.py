@@ -189,7 +189,13 @@ class FittedSystem(FieldState, System):
                 "out. Leave that output out, or ask for predictions only."
             )
         self._warn_of_rounding()
-        return ((self.variance(X).clamp(min=0.0) + self._own_noise) * scale).sqrt()
+        found = ((self.variance(X).clamp(min=0.0) + self._own_noise) * scale).sqrt()
+        if not bool(found.isfinite().all()):
+            raise ValueError(
+                "Standard deviations leave the range of numbers: products of k(x, x) are too large. Scale X, for "
+                "example by StandardScaler, or ask for predictions only."
+            )
+        return found
 
     def _variance_rounding(self) -> tuple[float, float]:
         """How much rounding may move a variance, in units of the prior's scale, and the ε of it."""

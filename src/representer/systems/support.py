@@ -90,7 +90,7 @@ class PointSupport(FieldState):
         parts = Groups.of(labels, P.device)
         if any(members.shape[1] == len(rows) for members in parts.members):
             return torch.zeros_like(diagonal)  # all of them are left out together, and nothing explains anything
-        own = [block.inverse().diagonal(dim1=-2, dim2=-1)[..., None] for block in parts.blocks(P[rows][:, rows])]
+        own = [_inverse_diagonal(block)[..., None] for block in parts.blocks(P[rows][:, rows])]
         noise = system.shift if w is None else system.shift / torch.from_numpy(w[w > 0]).to(diagonal)
         variance = parts.joined(own, diagonal[rows, None])[:, 0] - noise
         shares = _share(diagonal[rows] - variance, diagonal[rows])
@@ -115,6 +115,13 @@ class PointSupport(FieldState):
     def at_rest(self) -> PointSupport:
         """The same without a large factor."""
         return self if len(self) <= KEPT_FACTOR else replace(self, weights=replace(self.weights))
+
+
+def _inverse_diagonal(blocks: Tensor) -> Tensor:
+    """The diagonals (g, s) of inverses (g, s, s); infinite where rounding has left a block singular."""
+    inverses, failed = torch.linalg.inv_ex(blocks)
+    diagonals = inverses.diagonal(dim1=-2, dim2=-1)
+    return torch.where((failed == 0)[:, None] & diagonals.isfinite(), diagonals, torch.inf)
 
 
 def _share(explained: Tensor, diagonal: Tensor) -> Tensor:
