@@ -70,19 +70,20 @@ def _kernel(text: str):  # type: ignore[no-untyped-def]
     return gram
 
 
-def _distances(X: np.ndarray, Y: np.ndarray) -> np.ndarray:
-    return np.sqrt(((X[:, None] - Y) ** 2).sum(-1))
+def _distances(X: np.ndarray, Y: np.ndarray, scale: np.longdouble) -> np.ndarray:
+    """Distances in units of the scale: points are subtracted first, because far from zero a quotient loses digits."""
+    return np.sqrt((((X[:, None] - Y) / scale) ** 2).sum(-1))
 
 
 def _matern(X: np.ndarray, Y: np.ndarray, nu: np.longdouble, scale: np.longdouble) -> np.ndarray:
-    r = np.sqrt(2 * nu) * _distances(X / scale, Y / scale)
+    r = np.sqrt(2 * nu) * _distances(X, Y, scale)
     polynomial = {0.5: 1 + 0 * r, 1.5: 1 + r, 2.5: 1 + r + r**2 / 3}[float(nu)]
     return polynomial * np.exp(-r)
 
 
 _PROFILES = {
-    "Gaussian": lambda X, Y, scale: np.exp(-(_distances(X / scale, Y / scale) ** 2) / 2),
-    "Laplacian": lambda X, Y, scale: np.exp(-np.abs(X[:, None] / scale - Y / scale).sum(-1)),
+    "Gaussian": lambda X, Y, scale: np.exp(-(_distances(X, Y, scale) ** 2) / 2),
+    "Laplacian": lambda X, Y, scale: np.exp(-np.abs((X[:, None] - Y) / scale).sum(-1)),
     "Matern": _matern,
     "Linear": lambda X, Y: X @ Y.T,
 }
