@@ -140,6 +140,8 @@ def _field_html(name: str, value: Any) -> str:
 
 # Coefficients sum to zero if their sum is below so many roundings: samples of unequal noise leave a few.
 ROUNDED_SUM = 16.0
+# One of so many anchors is looked at if their kernel is one of objects: a row for each takes a small part of a fit.
+ANCHORS_OF_OBJECTS = 64
 
 
 def in_units(unit: float, array: Array) -> Array:
@@ -309,10 +311,11 @@ class Expansion(Function):
         return self.kernel.kernel if isinstance(self.kernel, Decomposable) and self.slopes is None else None
 
     def own_points(self, limit: int) -> Data:
-        """Some of the anchors, unless their kernel is one of objects, where a row of it may cost as much as a fit."""
+        """Some of the anchors; few if their kernel is one of objects, of which a row may cost a good part of a fit."""
+        n = len(self.coefficients)
         if self.kernel.domain not in ("vectors", "gram"):
-            return None
-        return take(self.anchors, torch.from_numpy(evenly_spaced(len(self.coefficients), limit)))
+            limit = min(limit, max(2, n // ANCHORS_OF_OBJECTS))
+        return take(self.anchors, torch.from_numpy(evenly_spaced(n, limit)))
 
     def magnitudes(self, X: Data) -> Tensor:
         """The sums Σ_j |K(x_i, z_j) c_j|, (n, p); of a linear kernel with slopes, over features instead of anchors."""
