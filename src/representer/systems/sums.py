@@ -215,27 +215,27 @@ class NormalStep(Step):
         )
 
     def __call__(self, block: Block, total: NormalSums | None) -> NormalSums:
-        B, w = self.features(block.X), block.weights
+        B = self.features(block.X)
         Y = (block.Y if self.targets is None else self.targets(block.Y)).to(torch.float64)
-        n, weight = len(Y), float(len(Y))
-        if w is not None:
-            kept = w > 0
-            n, weight = int(kept.sum()), float(w.double().sum())
-            root = w.double().sqrt()[:, None]
-            B, Y = B * root.to(B), Y * root
-        else:
-            root = Y.new_ones(len(Y), 1)
-        small = torch.cat([Y, root], 1).to(B).mT @ B  # a product of few rows is faster than one of few columns
-        corner = torch.cat([Y, root], 1).mT @ Y
-        m, p = B.shape[1], Y.shape[1]
-        if total is None:
-            total = NormalSums.zeros(m, p, like=Y)
-        add_gram(total.gram, B)
-        total.cross.add_(small[:p].mT)
-        total.feature_sum.add_(small[p])
-        total.squares.add_(corner[:p])
-        total.target_sum.add_(corner[p])
-        return replace(total, n=total.n + n, weight=total.weight + weight)
+        total = NormalSums.zeros(B.shape[1], Y.shape[1], like=Y) if total is None else total
+        return add_rows(total, B, Y, block.weights)
+
+
+def add_rows(total: NormalSums, B: Tensor, Y: Tensor, w: Tensor | None) -> NormalSums:
+    """The sums with these rows of features and targets added to their arrays, in place."""
+    n, weight, root = len(Y), float(len(Y)), Y.new_ones(len(Y), 1)
+    if w is not None:
+        n, weight, root = int((w > 0).sum()), float(w.double().sum()), w.double().sqrt()[:, None]
+        B, Y = B * root.to(B), Y * root
+    columns = torch.cat([Y, root], 1)
+    small = columns.to(B).mT @ B  # a product of few rows is faster than one of few columns
+    corner = columns.mT @ Y
+    add_gram(total.gram, B)
+    total.cross.add_(small[:-1].mT)
+    total.feature_sum.add_(small[-1])
+    total.squares.add_(corner[:-1])
+    total.target_sum.add_(corner[-1])
+    return replace(total, n=total.n + n, weight=total.weight + weight)
 
 
 def add_gram(total: Tensor, B: Tensor) -> None:
@@ -650,18 +650,10 @@ class SeparateStep(Step):
         if total is None:
             empty = (NormalSums.zeros(B.shape[1], 1, like=Y) for _ in range(Y.shape[1]))
             total = SeparateSums(0.0, tuple(empty))
-        parts = []
-        for part, y in zip(total.parts, Y.mT, strict=True):
-            known = (~y.isnan() & (w > 0)).nonzero()[:, 0]
-            root = w[known].sqrt()[:, None]
-            rows, targets = B[known] * root.to(B), y[known, None] * root
-            add_gram(part.gram, rows)
-            part.cross.add_(rows.mT @ targets.to(rows))
-            part.feature_sum.add_((rows.mT @ root.to(rows))[:, 0])
-            part.squares.add_(targets.mT @ targets)
-            part.target_sum.add_((root.mT @ targets)[0])
-            parts.append(replace(part, n=part.n + len(known), weight=part.weight + float(w[known].sum())))
-        return SeparateSums(total.weight + float(w.sum()), tuple(parts))
+        known = ~Y.isnan() & (w > 0)[:, None]
+        outputs = zip(total.parts, Y.mT, known.mT, strict=True)
+        parts = tuple(add_rows(part, B[rows], y[rows, None], w[rows]) for part, y, rows in outputs)
+        return SeparateSums(total.weight + float(w.sum()), parts)
 
 
 class SeparateRidge:
