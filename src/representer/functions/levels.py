@@ -158,10 +158,10 @@ class DataLevel(Function):
             resolved,
             plain(X, copy=True),
             representation,
-            None if means is None else plain(means),
+            plain(means),
             0.0 if means is None else means.mean().item(),
             plain(diagonal),
-            None if vectors is None else plain(vectors, copy=True),
+            plain(vectors, copy=True),
             of_differences,
         )
         gram = level._centered(gram, means)
