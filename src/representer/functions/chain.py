@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import copy
 import math
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property, partial
-from itertools import combinations_with_replacement
+from functools import cached_property, partial
 from typing import Any, ClassVar, Self
 
 import torch
@@ -19,36 +17,20 @@ from representer.kernels import Domain, Kernel, Linear, Polynomial, as_kernel
 from representer.linalg import Cholesky, factorize, pivoted_cholesky, shifted
 from representer.operators import DataDriven, Decomposable, Identity, Operator, OperatorKernel
 from representer.samples import Data, count, take
-from representer.values import Hyperparameter, Positive, Value, Word, argument_repr, is_count, number
+from representer.values import Hyperparameter, Positive, Value, Word, argument_repr, is_count
 
 
 def feature_count(kernel: Kernel | None, dimension: int) -> float:
-    """How many features the kernel has on ℝ^dimension; infinitely many for all but linear and polynomial kernels."""
-    if isinstance(kernel, Linear):
-        return dimension
-    return math.comb(dimension + kernel.degree, kernel.degree) if isinstance(kernel, Polynomial) else math.inf
+    """How many features a chain sees of a kernel on ℝ^dimension: infinitely many, unless it is linear or polynomial."""
+    size = kernel.n_features(torch.empty(1, dimension)) if isinstance(kernel, Linear | Polynomial) else None
+    return math.inf if size is None else size
 
 
 def features(kernel: Kernel | None, Z: Tensor) -> Tensor:
-    """φ(Z) (..., n, m) with k(x, y) = φ(x)ᵀφ(y), differentiable.
-
-    With u = [√gamma·x, √coef0], (uᵀv)^degree is a sum over monomials of that degree, weighted by multinomials.
-    """
-    if not isinstance(kernel, Polynomial):
-        return Z
-    gamma, coef0 = number(kernel, "gamma", Z), number(kernel, "coef0", Z)
-    u = torch.cat([gamma.sqrt() * Z, coef0.sqrt() * torch.ones_like(Z[..., :1])], -1)
-    indices, weights = _monomials(u.shape[-1], int(kernel.degree))
-    return u[..., indices.to(u.device)].prod(-1) * weights.to(u)
-
-
-@cache
-def _monomials(variables: int, degree: int) -> tuple[Tensor, Tensor]:
-    """The variables of each monomial (m, degree), and the roots of the multinomial coefficients."""
-    indices = list(combinations_with_replacement(range(variables), degree))
-    counts = [math.prod(map(math.factorial, Counter(index).values())) for index in indices]
-    weights = [math.sqrt(math.factorial(degree) / count) for count in counts]
-    return torch.tensor(indices), torch.tensor(weights, dtype=torch.float64)
+    """The features φ(Z) (..., n, m) of a kernel with finitely many of them."""
+    values = None if kernel is None else kernel.features(Z)
+    assert values is not None  # they have been counted
+    return values
 
 
 # Where learning alpha starts is for the learner to say: it knows the size of the loss, in whose units, those of squared
