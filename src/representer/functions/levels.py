@@ -65,8 +65,11 @@ POWERS = {torch.float64: 100, torch.float32: 30}
 
 def unit_of(gram: Tensor) -> float:
     """What a Gram matrix is divided by so that squares of it are in range: 1, or a power of two, which rounds none."""
-    size = len(gram) * gram.abs().max()
-    powers = POWERS[gram.dtype]
+    return _unit_of_size(len(gram) * gram.abs().max())
+
+
+def _unit_of_size(size: Tensor) -> float:
+    powers = POWERS[size.dtype]
     return 1.0 if 2.0**-powers < size < 2.0**powers else power_of_two(size).item()
 
 
@@ -274,12 +277,6 @@ class Recovery(NamedTuple):
         return 1.0 - self.errors.sum().item() / variance if variance > 0 else 0.0
 
 
-def _spread_unit(differences: Tensor) -> float:
-    """What differences are divided by so that their squares are in range: 1, or a power of two."""
-    size, powers = differences.abs().max(), POWERS[differences.dtype]
-    return 1.0 if 2.0**-powers < size < 2.0**powers else power_of_two(size).item()
-
-
 def smoothed(rows: Tensor, values: Tensor, sharpness: float) -> Tensor:
     """Means of values (N, S), weighted by a power of kernels (m, N) with at least one positive entry in each row.
 
@@ -427,7 +424,7 @@ class Levels(Function):
         if self.data.kernel.domain == "vectors" and isinstance(data, Tensor):
             train = self.data.loaded.anchors
             target, recovered = data - train.mean(0), weights @ (train - train.mean(0))
-            unit = _spread_unit(target)
+            unit = _unit_of_size(target.abs().max())  # squares of the differences in it are in range
             return Recovery(((target - recovered) / unit).square().sum(1), (target / unit).square().sum(1))
         gram = self.data.gram(center=False)
         weights = weights - weights.mean(1, keepdim=True)  # as (φ(x_n) − m) would do

@@ -398,8 +398,8 @@ class HeldSamples:
         """The samples of a block in memory of their own; ``rows`` are their numbers, ``complete``: they are all."""
         keys = sampling_keys(rows if block.groups is None else plain(block.groups), seed)
         bound = None if complete or block.groups is None else keys.max() + np.uint64(1)
-        arrays = (plain(a, copy=True) for a in (block.X, block.Y, block.weights, block.groups))
-        return cls(keys, *arrays, bound)
+        X, Y, weights, groups = (plain(a, copy=True) for a in (block.X, block.Y, block.weights, block.groups))
+        return cls(keys, X, Y, weights, groups, bound)
 
     @classmethod
     def all_of(cls, block: Block, inputs: Data = None) -> HeldSamples:
