@@ -254,7 +254,7 @@ def as_numbers(column: Column) -> np.ndarray:
     if isinstance(column, np.ndarray) and column.dtype.kind in "biuf":
         return column.astype(np.float64)
     entries = [np.nan if is_gap(entry) else in_seconds(entry) for entry in column]
-    numbers = np.array([_as_number(entry) for entry in entries], dtype=object)
+    numbers = np.array([as_number(entry) for entry in entries], dtype=object)
     wrong = [i for i, entry in enumerate(numbers) if entry is None]
     if wrong:
         raise ValueError(
@@ -264,7 +264,7 @@ def as_numbers(column: Column) -> np.ndarray:
     return numbers.astype(np.float64)
 
 
-def _as_number(entry: Any) -> float | None:
+def as_number(entry: Any) -> float | None:
     """A real number, a truth value, or the text of a number; None for anything else."""
     if is_real(entry) or isinstance(entry, bool | np.bool_ | Decimal):
         return float(entry)
@@ -405,7 +405,7 @@ class Category(Encoding):
         if not isinstance(self.levels, str):
             return self
         levels = sorted(set(map(as_level, column)), key=lambda level: (level is None, str(type(level)), str(level)))
-        return self._rebuild(lambda *_: levels)
+        return self._with_arguments(levels=levels)
 
     def coordinates(self, column: Column) -> np.ndarray:
         codes = self._places(column)
@@ -610,9 +610,8 @@ class Table(Mapped):
 
     def _resolve(self, X: Sequence[Record]) -> Self:
         fitted = {name: self._encoded(name, lambda e, column: e.fitted(column), X) for name in self.columns}
-        new = self._rebuild(lambda name, argument: fitted if name == "columns" else argument)
-        kernel = self.kernel._resolve(new._image(X))
-        return new._rebuild(lambda name, argument: new._with_one_a_column(kernel) if name == "kernel" else argument)
+        new = self._with_arguments(columns=fitted)
+        return new._with_arguments(kernel=new._with_one_a_column(self.kernel._resolve(new._image(X))))
 
     def _encoded(self, name: str, method: Callable[[Encoding, Column], Any], X: Sequence[Record]) -> Any:
         """The result of a method of the encoding of a column for its entries; an error names the column."""
@@ -859,12 +858,11 @@ def _as_words(text: Any) -> tuple[str, ...]:
     """The words of a text in lower case; of a set, in order. A text without words has one, the empty word."""
     if isinstance(text, tuple):
         return text
-    words = re.findall(r"\w+", text.lower()) if isinstance(text, str) else sorted(text) if _is_set(text) else text
+    if isinstance(text, str):
+        words = re.findall(r"\w+", text.lower())
+    else:
+        words = sorted(text) if isinstance(text, set | frozenset) else text
     return tuple(words) or ("",)
-
-
-def _is_set(text: object) -> bool:
-    return isinstance(text, set | frozenset)
 
 
 class Pixels(Mapped):
