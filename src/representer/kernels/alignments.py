@@ -87,6 +87,12 @@ def _of_pairs(
 
 
 # -- subsequences -----------------------------------------------------------------------------------------------------
+# The weight of a position within a subsequence.
+DECAY = Hyperparameter(
+    Below(), {"auto": Word(lambda X: torch.tensor(0.5, dtype=torch.float64), learned=True)}, scalar=True
+)
+
+
 class Subsequence(StringKernel):
     """k(x, y) = Σ_{|s|=n} Σ_{i: x[i]=s} Σ_{j: y[j]=s} λ^(span(i) + span(j)), over subsequences with gaps.
 
@@ -111,12 +117,7 @@ class Subsequence(StringKernel):
     [[0.140625, 0.0625], [0.0625, 0.140625]]
     """
 
-    hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {
-        "decay": Hyperparameter(
-            Below(), {"auto": Word(lambda X: torch.tensor(0.5, dtype=torch.float64), learned=True)}, scalar=True
-        )
-    }
-
+    hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {"decay": DECAY}
     rules = {"length": COUNT}
 
     def __init__(self, length: int = 3, decay: Setting = 0.5):

@@ -118,8 +118,7 @@ class OnBags(Kernel, ABC):
         return take(points, positive), weights[positive] / weights.sum()
 
     def _resolve(self, X: Sequence[Data]) -> Self:
-        points = self._gathered(X).points
-        return self._rebuild(lambda name, v: self.kernel._resolve(points) if name == "kernel" else v)
+        return self._with_arguments(kernel=self.kernel._resolve(self._gathered(X).points))
 
     def _between(self, left: Bags, right: Bags | None) -> Tensor:
         """The kernel of all pairs of bags, block by block; of a symmetric matrix, half is computed."""

@@ -678,8 +678,7 @@ class RandomWalk(GraphKernel):
         if not isinstance(self.decay, str):
             return super()._resolve(X)
         limit = _limit(X) if self.limit is None else self.limit
-        arguments = {"decay": START_SHARE * limit, "limit": limit}
-        return self._rebuild(lambda name, _: arguments[name])
+        return self._with_arguments(decay=START_SHARE * limit, limit=limit)
 
     def _gram(self, X: Sequence[Graph], Y: Sequence[Graph] | None) -> Tensor:
         graphs = union(X if Y is None else [*X, *Y])

@@ -379,8 +379,7 @@ class Signature(Kernel):
             lengths = torch.stack([_length(path, kernel or Linear()) for path in paths]).sort().values
             median = float(lengths[(len(lengths) - 1) // 2])
             scale = 1.0 / median if median > 0 else 1.0
-        new: dict[str, object] = {"kernel": kernel, "scale": scale}
-        return self._rebuild(lambda name, argument: new.get(name, argument))
+        return self._with_arguments(kernel=kernel, scale=scale)
 
     # -- paths ------------------------------------------------------------------------------------------------------
     def _paths(self, X: Sequence[Series]) -> list[Tensor]:

@@ -132,7 +132,7 @@ class Patchwise(VectorOperatorKernel):
 
     def _resolve(self, X: Tensor) -> Self:
         entries = torch.cat([window.entries(X) for window in self._windows()])
-        return self._rebuild(lambda name, v: self.kernel._resolve(entries) if name == "kernel" else v)
+        return self._with_arguments(kernel=self.kernel._resolve(entries))
 
     def dense(self, X: Tensor, Y: Tensor | None, p: int) -> Tensor:
         """The block matrix, in which every block is diagonal."""
