@@ -467,45 +467,35 @@ class NormalRidge:
         """Features of samples in the eigenvectors of S, (n, m)."""
         return self._unturned(self._centred(features)) @ self.spectrum.vectors
 
-    def left_out(self, coordinates: Tensor, block: Block, alphas: Tensor) -> tuple[Tensor, Tensor]:
-        """y_i − f₋ᵢ(x_i) for samples of the fit, and 1 − h_i, their leverages; (n, p, number of alphas) each.
+    def left_out(self, coordinates: Tensor, block: Block, alphas: Tensor) -> Tensor:
+        """y_i − f₋ₛ(x_i) (n, p, number of alphas) for samples of the fit, each without its group S or alone.
 
         In rotated coordinates; without i the shift alpha·Σ w stays what it is.
         """
         Y = self._rotated(block.Y.double() - self.target_mean)
         w = block.full_weights(Y)
         inside, squares = self.spectrum.vectors.mT @ self.cross, coordinates**2
-        residuals, rest = Y.new_empty(*Y.shape, len(alphas)), Y.new_empty(*Y.shape, len(alphas))
+        residuals = Y.new_empty(*Y.shape, len(alphas))
         base = 1.0 - (w / self.sums.weight if self.intercept else torch.zeros_like(w))
         for scale, outputs in self._groups():
             filters = scale / (scale * self.spectrum.values[:, None] + alphas * self.weight)
             kept = (base[:, None] - w[:, None] * (squares @ filters)).clamp(min=torch.finfo(Y.dtype).eps)
             for j in outputs:
-                rest[:, j] = kept
                 missed = Y[:, j, None] - coordinates @ (inside[:, j, None] * filters)
                 residuals[:, j] = missed / kept if block.groups is None else missed
             if block.groups is not None:
                 for a, values in enumerate(filters.mT):
                     rows = coordinates * values.clamp(min=0.0).sqrt()
-                    residuals[:, outputs, a] = self._without_groups(rows, block, residuals[:, outputs, a])
-        return residuals, rest
-
-    def _without_groups(self, rows: Tensor, block: Block, residuals: Tensor) -> Tensor:
-        """y_i − f₋ₛ(x_i) (n, p) from y_i − f(x_i); ``rows`` Z have the leverages w_i Z_iZ_iᵀ, but for constants."""
-        found = torch.empty_like(residuals)
-        for index, change in self._changes(rows, block):
-            found[index] = solve_blocks(change, residuals[index])
-        return found
-
-    def _shares_without_groups(self, rows: Tensor, block: Block) -> Tensor:
-        """The numbers r_i (n,) with which alpha·Σw/(w_i r_i) are the variances of y_i − f₋ₛ(x_i)."""
-        found = rows.new_empty(len(rows))
-        for index, change in self._changes(rows, block):
-            found[index] = 1.0 / inverse_blocks(change).diagonal(dim1=-2, dim2=-1)
-        return found
+                    for index, change in self._changes(rows, block):
+                        places = index[:, :, None], outputs, a
+                        residuals[places] = solve_blocks(change, residuals[places])
+        return residuals
 
     def _changes(self, rows: Tensor, block: Block) -> Iterator[tuple[Tensor, Tensor]]:
-        """The groups of each size, and the matrices I − H_SS diag(w_S) of their leverages."""
+        """The groups of each size, and the matrices I − H_SS diag(w_S) of their leverages.
+
+        ``rows`` Z have the leverages w_i Z_iZ_iᵀ, but for constants.
+        """
         assert block.groups is not None
         w = block.full_weights(rows)
         for index in group_members(block.groups):
@@ -519,7 +509,7 @@ class NormalRidge:
         size = 8 * (coordinates.shape[1] + 3 * len(self.scales) * len(alphas))
         for rows in whole_groups(block.groups, len(block), size, limit):
             part = block.rows(rows.numpy())
-            residuals, _ = self.left_out(coordinates[rows], part, alphas)
+            residuals = self.left_out(coordinates[rows], part, alphas)
             w = part.full_weights(residuals)
             errors += torch.einsum("i,ija->a", w, residuals**2)
             weight += float(w.sum())
@@ -559,7 +549,7 @@ class NormalRidge:
             yield outputs, coordinates * (scale / (scale * self.spectrum.values + alpha * self.weight)).sqrt()
 
     def left_out_at(self, features: Tensor, block: Block, alpha: float) -> tuple[Tensor, Tensor]:
-        """What ``left_out`` gives, of one alpha and to more digits: from features of the samples, (n, p) each.
+        """What ``left_out`` gives of one alpha, to more digits, from features; and 1 − h_i of leverages, (n, p) each.
 
         Of samples in groups, the second is what 1 − h_i stands for in the variance of y_i − f₋ₛ(x_i).
         """
@@ -573,8 +563,10 @@ class NormalRidge:
             return missed / rest, rest
         found = torch.empty_like(missed)
         for outputs, rows in self._rows(features, alpha):
-            found[:, outputs] = self._without_groups(rows, block, missed[:, outputs])
-            rest[:, outputs] = self._shares_without_groups(rows, block)[:, None]
+            for index, change in self._changes(rows, block):
+                places = index[:, :, None], outputs
+                found[places] = solve_blocks(change, missed[places])
+                rest[places] = 1.0 / inverse_blocks(change).diagonal(dim1=-2, dim2=-1)[:, :, None]
         return found, rest
 
     def left_out_changes(self, features: Tensor, held: Tensor, block: Block, alpha: float) -> tuple[Tensor, Tensor]:
