@@ -533,10 +533,10 @@ class Chain:
         for outputs, image in zip(self.outputs, images, strict=True):
             factors = self.factors if not coordinates else [self._later_factor(p, reached) for p in outputs.parts]
             wanted = outputs.columns(image[self.rows])
-            pieces = [
-                _least_squares(factor[part.entries(self.rows)], column)
-                for part, factor, column in zip(outputs.parts, factors, wanted, strict=True)
-            ]
+            pieces = []
+            for part, factor, column in zip(outputs.parts, factors, wanted, strict=True):
+                own = factor[part.entries(self.rows)]
+                pieces.append(_normal_solve(own, own.mT @ column))
             coordinates.append(outputs.join(pieces))
             reached = outputs.values(factors, coordinates[-1])
         return coordinates
@@ -595,10 +595,6 @@ def pivot_candidates(rows: Tensor, max_rank: int | None) -> Tensor:
         return rows
     order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))
     return rows[order[: CANDIDATES_PER_PIVOT * max_rank].sort().values]
-
-
-def _least_squares(factor: Tensor, target: Tensor) -> Tensor:
-    return _normal_solve(factor, factor.mT @ target)
 
 
 def _normal_solve(factor: Tensor, right: Tensor) -> Tensor:

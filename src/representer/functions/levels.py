@@ -471,11 +471,8 @@ class Levels(Function):
                 f"to_torch makes a network of dense vectors, and these levels see {self.data.kernel.domain}. Use "
                 "transform, or save the model."
             )
-        return LevelsNetwork(replace(self, data=replace(self.data, representation=self._on_processor)))
-
-    @property
-    def _on_processor(self) -> Representation:
-        return replace(self.data.representation, device=None)
+        on_processor = replace(self.data.representation, device=None)
+        return LevelsNetwork(replace(self, data=replace(self.data, representation=on_processor)))
 
     def _smoothed(self, rows: Tensor) -> Tensor:
         """The mean of the training samples' hidden features, weighted by a power of k(x, x_n)."""

@@ -17,6 +17,7 @@ from representer.kernels.base import Kernel, with_derivative
 from representer.kernels.strings import Coded, String, StringKernel, coded
 from representer.kernels.vectors import median_of
 from representer.linalg import combine
+from representer.samples import evenly_spaced
 from representer.values import COUNT, Below, Hyperparameter, Positive, Setting, Word, number, per_row
 
 # Pairs of strings are handled in blocks of about BLOCK_NUMBERS numbers, which stay in the cache. Up to FEW_STRINGS
@@ -290,8 +291,7 @@ def _count_bits(words: np.ndarray) -> np.ndarray:
 
 def _median_edit_distance(X: Sequence[String]) -> Tensor:
     """The median distance between evenly spaced samples."""
-    rows = np.linspace(0, len(X) - 1, min(len(X), MEDIAN_STRINGS)).round().astype(int)
-    table = edit_distances([X[i] for i in rows])
+    table = edit_distances([X[i] for i in evenly_spaced(len(X), MEDIAN_STRINGS)])
     return median_of(table[table.new_ones(table.shape).triu(1) > 0])
 
 
