@@ -171,7 +171,6 @@ class OutputBlock:
     """
 
     gram: Callable[[Any, Any], Tensor]
-    diag: Callable[[Any], Tensor]
     outputs: Tensor
     coupled: bool = False
     kernel: Kernel | None = None  # where it is one, and not a combination
@@ -217,24 +216,14 @@ class Outputs:
         self.rotation: Tensor | None = None
         form = kernel.diagonal_form(size, like)
         if isinstance(kernel, Decomposable):
-            self.parts = [OutputBlock(kernel.kernel._gram, kernel.kernel._diag, every, kernel=kernel.kernel)]
+            self.parts = [OutputBlock(kernel.kernel._gram, every, kernel=kernel.kernel)]
             if not isinstance(kernel._operator, Identity):
                 self.root, self.inverse_root = (_power(kernel._operator, size, like, s) for s in (0.5, -0.5))
         elif form is not None:
             self.rotation = form.rotation
-            self.parts = [
-                OutputBlock(partial(form.gram, weights), partial(form.diag, weights), outputs)
-                for weights, outputs in form.groups()
-            ]
+            self.parts = [OutputBlock(partial(form.gram, weights), outputs) for weights, outputs in form.groups()]
         else:
-            self.parts = [
-                OutputBlock(
-                    partial(block_matrix, kernel, size),
-                    lambda X: kernel.diag(X, size).reshape(-1),
-                    every,
-                    coupled=True,
-                )
-            ]
+            self.parts = [OutputBlock(partial(block_matrix, kernel, size), every, coupled=True)]
 
     @cached_property
     def plain(self) -> bool:

@@ -651,18 +651,8 @@ class SeparateStep(Step):
 class SeparateRidge:
     """What ``NormalRidge`` is for complete targets, output by output; the operator is diagonal, diag(a).
 
-    (a_j S_j + alpha Σ w) u_j = B_j, with the S_j of the samples that have output j, and the weight of all of them.
-
-    Parameters
-    ----------
-    sums : SeparateSums
-        Of tensors.
-    scales : tensor (p,)
-        The a_j.
-    intercept : bool
-        Is there a constant b?
-    frame : Frame or None
-        That of the summed features, if they are not φ itself.
+    (a_j S_j + alpha Σ w) u_j = B_j, with the S_j of the samples that have output j, and the weight of all of them. The
+    arguments are those of ``NormalRidge``.
     """
 
     rotation = None
