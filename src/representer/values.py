@@ -435,6 +435,10 @@ class Value:
             setattr(new, name, change(name, getattr(self, name)))
         return new
 
+    def _with_arguments(self, **arguments: object) -> Self:
+        """A new value with these arguments in place of its own."""
+        return self._rebuild(lambda name, argument: arguments.get(name, argument))
+
     def __sklearn_clone__(self) -> Self:
         return self._rebuild(lambda _, argument: _copy_argument(argument))
 
@@ -569,8 +573,7 @@ def number(value: Value, name: str, like: Tensor = DOUBLE) -> Tensor:
 @functools.lru_cache(maxsize=1024)
 def _plain_number(constraint: Constraint, value: float, dtype: torch.dtype, device: torch.device) -> Tensor | None:
     """A plain number as a tensor; None if it is inadmissible."""
-    problem = constraint.problem(torch.tensor(value, dtype=torch.float64))
-    return None if problem else torch.tensor(value, dtype=dtype, device=device)
+    return None if _problem_of(constraint, value) else torch.tensor(value, dtype=dtype, device=device)
 
 
 def tree_html(value: Value, name: str = "") -> str:

@@ -32,7 +32,6 @@ from representer.linalg import (
     repair_gram,
     spectrum_of_factor,
     symmetric_products,
-    woodbury,
 )
 from representer.testing import check_gradient
 
@@ -437,19 +436,6 @@ def test_nearest_kronecker_of_one_term_and_of_zero() -> None:
     close(torch.kron(K, A), torch.kron(psd(3), psd(2, seed=1)))
     K, A = nearest_kronecker([(torch.zeros(3, 3), torch.zeros(2, 2))])
     assert not torch.kron(K, A).any()
-
-
-# -- Woodbury ---------------------------------------------------------------------------------------------------------
-@dtypes
-@given(n=st.integers(1, 7), r=st.integers(0, 9), batch=st.lists(st.integers(1, 2), max_size=1))
-def test_woodbury(dtype: torch.dtype, n: int, r: int, batch: list[int]) -> None:
-    factor, B = matrix(*batch, n, r, dtype=dtype), matrix(*batch, n, 2, seed=1, dtype=dtype)
-    kept = factor.clone()
-    dense = factor @ factor.mT + 0.7 * torch.eye(n, dtype=dtype)
-    inverse = woodbury(factor, 0.7)
-    close(inverse.solve(B), torch.linalg.solve(dense, B))
-    close(inverse.inverse_diagonal(), torch.linalg.inv(dense).diagonal(dim1=-2, dim2=-1))
-    assert torch.equal(factor, kept)
 
 
 # -- conjugate gradients ----------------------------------------------------------------------------------------------

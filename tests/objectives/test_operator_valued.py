@@ -27,7 +27,7 @@ from representer.operators import (
 )
 from representer.optimize.search import log_spaced
 from representer.systems import RidgeData, factor_system
-from representer.systems.exact import criterion_path, gram_spectrum
+from representer.systems.exact import CoupledOutputs, gram_spectrum
 
 DOUBLE = torch.float64
 WEIGHTS = np.random.default_rng(1).uniform(0.3, 3.0, 8)
@@ -57,8 +57,8 @@ class Score:
     def __call__(self, kernel: OperatorKernel, alpha: Tensor, known: Any = None) -> Tensor:
         return cross_validation(self.data(kernel), alpha, self.criterion, known=known)
 
-    def path(self, kernel: OperatorKernel, alphas: Tensor, known: Any = None) -> Any:
-        return criterion_path(self.data(kernel), alphas, self.criterion, known)
+    def path(self, kernel: OperatorKernel, alphas: Tensor) -> Tensor:
+        return self.data(kernel).path(alphas, self.criterion)
 
 
 def score_of(data: Any, Y: np.ndarray, *, weighted: bool, missing: bool, criterion: Any) -> Score:
@@ -81,7 +81,7 @@ def test_leave_one_out_is_refitting(case: Case, weighted: bool, missing: bool) -
     expected = [no.loo_error(case.block, case.targets, alpha, weights, observed) for alpha in alphas]
     found = [score(case.kernel, tensor(alpha)) for alpha in alphas]
     np.testing.assert_allclose(found, expected, rtol=1e-9)
-    np.testing.assert_allclose(score.path(case.kernel, tensor(alphas))[0], expected, rtol=1e-8)
+    np.testing.assert_allclose(score.path(case.kernel, tensor(alphas)), expected, rtol=1e-8)
 
 
 @weightings
@@ -92,7 +92,7 @@ def test_generalised_cross_validation_is_its_definition(case: Case, weighted: bo
     expected = [no.gcv_error(case.block, case.targets, alpha, weights) for alpha in (ALPHA, 1.0)]
     found = [score(case.kernel, tensor(alpha)) for alpha in (ALPHA, 1.0)]
     np.testing.assert_allclose(found, expected, rtol=1e-9)
-    np.testing.assert_allclose(score.path(case.kernel, tensor([ALPHA, 1.0]))[0], expected, rtol=1e-8)
+    np.testing.assert_allclose(score.path(case.kernel, tensor([ALPHA, 1.0])), expected, rtol=1e-8)
 
 
 @weightings
@@ -108,7 +108,7 @@ def test_generalised_cross_validation_with_missing_targets(weighted: bool) -> No
         share = len(rows) / 8
         expected += share * no.gcv_error(gram, TARGETS[rows, j : j + 1], ALPHA / share, weights[rows])
     np.testing.assert_allclose(score(kernel, tensor(ALPHA)), expected, rtol=1e-9)
-    np.testing.assert_allclose(score.path(kernel, tensor([ALPHA]))[0], [expected], rtol=1e-8)
+    np.testing.assert_allclose(score.path(kernel, tensor([ALPHA])), [expected], rtol=1e-8)
 
 
 def test_generalised_cross_validation_needs_all_targets_of_coupled_outputs() -> None:
@@ -128,7 +128,7 @@ def test_an_output_that_is_never_observed_counts_for_nothing() -> None:
         score = Score(tensor(X), tensor(TARGETS), observed=observed, criterion=criterion)
         others = Score(tensor(X), tensor(TARGETS[:, [0, 2]]), criterion=criterion)
         torch.testing.assert_close(score(kernel, tensor(ALPHA)), others(kernel, tensor(ALPHA)))
-        torch.testing.assert_close(score.path(kernel, tensor([ALPHA]))[0][0], others(kernel, tensor(ALPHA)))
+        torch.testing.assert_close(score.path(kernel, tensor([ALPHA]))[0], others(kernel, tensor(ALPHA)))
 
 
 def test_weights_are_repetitions() -> None:
@@ -209,8 +209,7 @@ def test_only_the_operator_with_a_known_spectrum(criterion: Any) -> None:
         score(kernel, tensor(ALPHA), known=known), score(kernel, tensor(ALPHA)), rtol=1e-10, atol=0
     )
     check_gradients(score, kernel, ["operator__matrix"], known=known)
-    errors, same = score.path(kernel, tensor([ALPHA, 1.0]), known=known)
-    assert same is known
+    errors = score.path(kernel, tensor([ALPHA, 1.0]))
     torch.testing.assert_close(errors[0], score(kernel, tensor(ALPHA)), rtol=1e-9, atol=0)
 
 
@@ -242,7 +241,7 @@ def test_intercepts_and_groups_equal_the_system(name: str, missing: bool, groupe
         residuals = Y - left_out if observed is None else torch.where(observed, Y - left_out, 0.0)
         expected = (weights[:, None] * residuals**2).sum() / 8
         torch.testing.assert_close(score(kernel, tensor(ALPHA)), expected, rtol=1e-8, atol=0)
-        path = score.path(kernel, tensor([ALPHA, 1.0]))[0]
+        path = score.path(kernel, tensor([ALPHA, 1.0]))
         torch.testing.assert_close(path[0], expected, rtol=1e-8, atol=0)
         check_gradients(score, kernel, list(kernel.constraints()))
 
@@ -269,9 +268,7 @@ def test_only_the_operator_with_a_known_spectrum_beside_constants(grouped: bool)
 def test_generalised_cross_validation_with_an_intercept(name: str) -> None:
     kernel = STRUCTURES[name]
     score = Score(tensor(X), tensor(TARGETS), criterion="gcv", intercept=True)
-    torch.testing.assert_close(
-        score.path(kernel, tensor([ALPHA]))[0][0], score(kernel, tensor(ALPHA)), rtol=1e-8, atol=0
-    )
+    torch.testing.assert_close(score.path(kernel, tensor([ALPHA]))[0], score(kernel, tensor(ALPHA)), rtol=1e-8, atol=0)
     check_gradients(score, kernel, list(kernel.constraints()))
     if name == "identity":
         P = torch.linalg.inv(kernel.kernel(X) + 8 * ALPHA * torch.eye(8))  # type: ignore[attr-defined]
@@ -313,9 +310,8 @@ def test_a_path_takes_one_eigendecomposition(monkeypatch: pytest.MonkeyPatch) ->
         (CurlFree(1.0), [24]),
     ):
         sizes.clear()
-        errors, spectrum = score.path(kernel, alphas)
+        errors = score.path(kernel, alphas)
         assert sizes == expected
-        assert (spectrum is not None) == (isinstance(kernel, Decomposable))
         each = torch.stack([score(kernel, alpha) for alpha in alphas])
         torch.testing.assert_close(errors, each, rtol=1e-7, atol=0)
 
@@ -323,9 +319,10 @@ def test_a_path_takes_one_eigendecomposition(monkeypatch: pytest.MonkeyPatch) ->
 def test_the_spectrum_of_a_path_serves_the_final_fit() -> None:
     kernel = Decomposable(Gaussian(1.3), Dense(A))
     score = score_of(tensor(X), TARGETS, weighted=True, missing=False, criterion="loo")
-    _, known = score.path(kernel, tensor([ALPHA]))
-    fitted = factor_system(score.data(kernel), ALPHA, known=known)
-    fresh = factor_system(score.data(kernel), ALPHA, solver="dense")
+    data = score.data(kernel)
+    data.path(tensor([ALPHA]))
+    assert "spectrum" in vars(data)
+    fitted, fresh = factor_system(data, ALPHA), CoupledOutputs(score.data(kernel), ALPHA)
     torch.testing.assert_close(fitted.coefficients(), fresh.coefficients())
     torch.testing.assert_close(fitted.variance(tensor(X)), fresh.variance(tensor(X)), rtol=1e-6, atol=1e-9)
 
@@ -335,12 +332,12 @@ def test_a_path_over_precomputed_gram_matrices() -> None:
     nothing = torch.full((8, 8), torch.nan, dtype=DOUBLE)  # not read where the Gram matrix is given
     for missing in (False, True):
         options: dict[str, Any] = {"weighted": True, "missing": missing, "criterion": "loo"}
-        expected, _ = score_of(tensor(X), TARGETS, **options).path(Decomposable(Gaussian(1.3)), alphas)
+        expected = score_of(tensor(X), TARGETS, **options).path(Decomposable(Gaussian(1.3)), alphas)
         kernel = Decomposable(Precomputed())
-        torch.testing.assert_close(score_of(gram, TARGETS, **options).path(kernel, alphas)[0], expected)
+        torch.testing.assert_close(score_of(gram, TARGETS, **options).path(kernel, alphas), expected)
         score = score_of(nothing, TARGETS, **options)
         score.options["gram"] = gram
-        torch.testing.assert_close(score.path(kernel, alphas)[0], expected)
+        torch.testing.assert_close(score.path(kernel, alphas), expected)
         torch.testing.assert_close(gram, Gaussian(1.3)(X))  # not overwritten
 
 
@@ -361,7 +358,7 @@ def test_the_range_of_alpha() -> None:
         assert 1e8 < condition < 1e12
         shrunk = torch.linalg.eigvalsh(block)[-1] / (8 * grid[-1])
         assert shrunk < 1.0  # even the leading direction is at most half fitted
-        errors, _ = score.path(kernel, grid)
+        errors = score.path(kernel, grid)
         assert bool(torch.isfinite(errors).all())
         each = torch.stack([score(kernel, alpha) for alpha in grid])
         torch.testing.assert_close(errors, each, rtol=1e-3, atol=0)
@@ -373,7 +370,7 @@ def test_a_kernel_that_vanishes_still_has_a_range() -> None:
     assert smallest > 0
     grid = log_spaced(smallest, largest)
     assert bool(torch.isfinite(grid).all())
-    errors, _ = score.path(Decomposable(Linear()), grid)
+    errors = score.path(Decomposable(Linear()), grid)
     np.testing.assert_allclose(errors, np.full(30, (TARGETS[:5] ** 2).sum() / 5))
 
 

@@ -197,8 +197,8 @@ class Expansion(Function):
 
     def stored(self, representation: Representation) -> Expansion:
         """The same function as a learner keeps it, in memory of its own."""
-        b, slopes = (None if a is None else plain(a, copy=True) for a in (self.intercept, self.slopes))
-        anchors, coefficients = plain(self.anchors, copy=True), plain(self.coefficients, copy=True)
+        arrays = (self.anchors, self.coefficients, self.intercept, self.slopes)
+        anchors, coefficients, b, slopes = (plain(a, copy=True) for a in arrays)
         return Expansion(original(self.kernel), anchors, coefficients, b, representation, slopes)
 
     @cached_property

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import copy
 import math
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property, partial
-from itertools import combinations_with_replacement
+from functools import cached_property, partial
 from typing import Any, ClassVar, Self
 
 import torch
@@ -19,36 +17,20 @@ from representer.kernels import Domain, Kernel, Linear, Polynomial, as_kernel
 from representer.linalg import Cholesky, factorize, pivoted_cholesky, shifted
 from representer.operators import DataDriven, Decomposable, Identity, Operator, OperatorKernel
 from representer.samples import Data, count, take
-from representer.values import Hyperparameter, Positive, Value, Word, argument_repr, is_count, number
+from representer.values import Hyperparameter, Positive, Value, Word, argument_repr, is_count
 
 
 def feature_count(kernel: Kernel | None, dimension: int) -> float:
-    """How many features the kernel has on ℝ^dimension; infinitely many for all but linear and polynomial kernels."""
-    if isinstance(kernel, Linear):
-        return dimension
-    return math.comb(dimension + kernel.degree, kernel.degree) if isinstance(kernel, Polynomial) else math.inf
+    """How many features a chain sees of a kernel on ℝ^dimension: infinitely many, unless it is linear or polynomial."""
+    size = kernel.n_features(torch.empty(1, dimension)) if isinstance(kernel, Linear | Polynomial) else None
+    return math.inf if size is None else size
 
 
 def features(kernel: Kernel | None, Z: Tensor) -> Tensor:
-    """φ(Z) (..., n, m) with k(x, y) = φ(x)ᵀφ(y), differentiable.
-
-    With u = [√gamma·x, √coef0], (uᵀv)^degree is a sum over monomials of that degree, weighted by multinomials.
-    """
-    if not isinstance(kernel, Polynomial):
-        return Z
-    gamma, coef0 = number(kernel, "gamma", Z), number(kernel, "coef0", Z)
-    u = torch.cat([gamma.sqrt() * Z, coef0.sqrt() * torch.ones_like(Z[..., :1])], -1)
-    indices, weights = _monomials(u.shape[-1], int(kernel.degree))
-    return u[..., indices.to(u.device)].prod(-1) * weights.to(u)
-
-
-@cache
-def _monomials(variables: int, degree: int) -> tuple[Tensor, Tensor]:
-    """The variables of each monomial (m, degree), and the roots of the multinomial coefficients."""
-    indices = list(combinations_with_replacement(range(variables), degree))
-    counts = [math.prod(map(math.factorial, Counter(index).values())) for index in indices]
-    weights = [math.sqrt(math.factorial(degree) / count) for count in counts]
-    return torch.tensor(indices), torch.tensor(weights, dtype=torch.float64)
+    """The features φ(Z) (..., n, m) of a kernel with finitely many of them."""
+    values = None if kernel is None else kernel.features(Z)
+    assert values is not None  # they have been counted
+    return values
 
 
 # Where learning alpha starts is for the learner to say: it knows the size of the loss, in whose units, those of squared
@@ -189,7 +171,6 @@ class OutputBlock:
     """
 
     gram: Callable[[Any, Any], Tensor]
-    diag: Callable[[Any], Tensor]
     outputs: Tensor
     coupled: bool = False
     kernel: Kernel | None = None  # where it is one, and not a combination
@@ -235,24 +216,14 @@ class Outputs:
         self.rotation: Tensor | None = None
         form = kernel.diagonal_form(size, like)
         if isinstance(kernel, Decomposable):
-            self.parts = [OutputBlock(kernel.kernel._gram, kernel.kernel._diag, every, kernel=kernel.kernel)]
+            self.parts = [OutputBlock(kernel.kernel._gram, every, kernel=kernel.kernel)]
             if not isinstance(kernel._operator, Identity):
                 self.root, self.inverse_root = (_power(kernel._operator, size, like, s) for s in (0.5, -0.5))
         elif form is not None:
             self.rotation = form.rotation
-            self.parts = [
-                OutputBlock(partial(form.gram, weights), partial(form.diag, weights), outputs)
-                for weights, outputs in form.groups()
-            ]
+            self.parts = [OutputBlock(partial(form.gram, weights), outputs) for weights, outputs in form.groups()]
         else:
-            self.parts = [
-                OutputBlock(
-                    partial(block_matrix, kernel, size),
-                    lambda X: kernel.diag(X, size).reshape(-1),
-                    every,
-                    coupled=True,
-                )
-            ]
+            self.parts = [OutputBlock(partial(block_matrix, kernel, size), every, coupled=True)]
 
     @cached_property
     def plain(self) -> bool:
@@ -551,10 +522,10 @@ class Chain:
         for outputs, image in zip(self.outputs, images, strict=True):
             factors = self.factors if not coordinates else [self._later_factor(p, reached) for p in outputs.parts]
             wanted = outputs.columns(image[self.rows])
-            pieces = [
-                _least_squares(factor[part.entries(self.rows)], column)
-                for part, factor, column in zip(outputs.parts, factors, wanted, strict=True)
-            ]
+            pieces = []
+            for part, factor, column in zip(outputs.parts, factors, wanted, strict=True):
+                own = factor[part.entries(self.rows)]
+                pieces.append(_normal_solve(own, own.mT @ column))
             coordinates.append(outputs.join(pieces))
             reached = outputs.values(factors, coordinates[-1])
         return coordinates
@@ -613,10 +584,6 @@ def pivot_candidates(rows: Tensor, max_rank: int | None) -> Tensor:
         return rows
     order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))
     return rows[order[: CANDIDATES_PER_PIVOT * max_rank].sort().values]
-
-
-def _least_squares(factor: Tensor, target: Tensor) -> Tensor:
-    return _normal_solve(factor, factor.mT @ target)
 
 
 def _normal_solve(factor: Tensor, right: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,6 +19,11 @@ from representer.kernels import Kernel, Pullback, unscaled
 from representer.operators import Decomposable, OperatorKernel, Representation, Separate
 from representer.samples import Data, count, evenly_spaced, plain, take
 from representer.values import same
+
+
+def _parameter(values: Tensor | None) -> torch.nn.Parameter | None:
+    """A parameter of a network with these values, in memory of its own; None where there are none."""
+    return None if values is None else torch.nn.Parameter(values.detach().clone())
 
 
 class CompositionNetwork(torch.nn.Module):
@@ -50,9 +55,9 @@ class CompositionNetwork(torch.nn.Module):
                 self.register_buffer(f"anchors_{i}", function.anchors.detach().clone())
             else:
                 self.objects[i] = function.anchors
-            self.register_parameter(f"coefficients_{i}", torch.nn.Parameter(function.coefficients.detach().clone()))
+            self.register_parameter(f"coefficients_{i}", _parameter(function.coefficients))
             self.register_buffer(f"slopes_{i}", None if function.slopes is None else function.slopes.detach().clone())
-        self.intercept = None if intercept is None else torch.nn.Parameter(intercept.detach().clone())
+        self.intercept = _parameter(intercept)
 
     def forward(self, X: Data) -> Tensor:
         """The values (n, p)."""
@@ -76,8 +81,7 @@ class FeatureNetwork(torch.nn.Module):
     def __init__(self, features: FeatureMap, coefficients: Tensor | None = None, intercept: Tensor | None = None):
         super().__init__()
         self.features = features
-        self.coefficients = None if coefficients is None else torch.nn.Parameter(coefficients.detach().clone())
-        self.intercept = None if intercept is None else torch.nn.Parameter(intercept.detach().clone())
+        self.coefficients, self.intercept = _parameter(coefficients), _parameter(intercept)
 
     def forward(self, X: Tensor) -> Tensor:
         """The values (n, p), or the features (n, m)."""
@@ -358,7 +362,7 @@ class Stacked(Function):
 
     def __call__(self, X: Data) -> Tensor:
         """The weighted sum of the members' values (n, p); a member of weight zero is not evaluated."""
-        return self._sum([f(X) if w.any() else None for f, w in zip(self.functions, self.weights, strict=True)])
+        return self._sum(lambda f: f(X))
 
     def contributions(self, X: Data) -> Tensor:
         """The weighted sum of the members' terms (n, terms, p), where these belong to the same samples or landmarks."""
@@ -367,25 +371,21 @@ class Stacked(Function):
                 "The members of this stack are sums over different samples, landmarks or features, so their terms have "
                 "no common sum. Ask each member: function.functions[i].contributions(X)."
             )
-        return self._sum(
-            [f.contributions(X) if w.any() else None for f, w in zip(self.functions, self.weights, strict=True)]
-        )
+        return self._sum(lambda f: f.contributions(X))
 
     def own_points(self, limit: int) -> Data:
         """Some of the points of the first member with a weight that has points."""
-        own = (f.own_points(limit) for f, w in zip(self.functions, self.weights, strict=True) if w.any())
+        own = (f.own_points(limit) for f, _ in self._weighed)
         return next((points for points in own if points is not None), None)
 
     def magnitudes(self, X: Data) -> Tensor:
         """The weighted sum of the members' magnitudes (n, p)."""
-        return self._sum(
-            [f.magnitudes(X) if w.any() else None for f, w in zip(self.functions, self.weights, strict=True)]
-        )
+        return self._sum(lambda f: f.magnitudes(X))
 
     @property
     def terms_of(self) -> Data:
         """The points that all members with a weight are sums over; None where they are different ones."""
-        members = [f for f, w in zip(self.functions, self.weights, strict=True) if w.any()]
+        members = [f for f, _ in self._weighed]
         plain_ones = [f.terms_of for f in members if not (isinstance(f, Composed) and f.inner)]
         if not plain_ones:
             return members[0].terms_of if len(members) == 1 else None
@@ -396,8 +396,7 @@ class Stacked(Function):
 
     def norm(self) -> float:
         """Σ_m w_m ‖f_m‖, with the largest w_m of the outputs: a bound of the norm in the sum of the members' spaces."""
-        norms = [w.max() * f.norm() for f, w in zip(self.functions, self.weights, strict=True) if w.any()]
-        return float(sum(norms))
+        return float(sum(w.max() * f.norm() for f, w in self._weighed))
 
     @property
     def intercept(self) -> np.ndarray | None:
@@ -411,10 +410,12 @@ class Stacked(Function):
         """The function times a unit."""
         return replace(self, functions=tuple(f.in_units(unit) for f in self.functions))
 
-    def _sum(self, values: list[Tensor | None]) -> Tensor:
-        terms = [
-            value * torch.as_tensor(w, dtype=value.dtype, device=value.device)
-            for value, w in zip(values, self.weights, strict=True)
-            if value is not None
-        ]
-        return torch.stack(terms).sum(0)
+    @property
+    def _weighed(self) -> list[tuple[Any, np.ndarray]]:
+        """The members that have a weight, each with its weights (p,)."""
+        return [(f, w) for f, w in zip(self.functions, self.weights, strict=True) if w.any()]
+
+    def _sum(self, values: Callable[[Any], Tensor]) -> Tensor:
+        """The weighted sum of what the members with a weight give."""
+        own = [(values(f), w) for f, w in self._weighed]
+        return torch.stack([value * torch.as_tensor(w).to(value) for value, w in own]).sum(0)

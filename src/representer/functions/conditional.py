@@ -174,7 +174,8 @@ class ConditionalEmbedding(OutputFunction):
         if self.total_is_one:
             return moments.part(d, self.centre)
         total = self.weights.coefficients.sum(1, keepdims=True) * self.centre
-        first = moments.part(d, _or_zero(self.weights.intercept, 1).sum() * self.centre)
+        b = self.weights.intercept
+        first = moments.part(d, 0.0 * self.centre if b is None else b.sum() * self.centre)
         return replace(first, coefficients=first.coefficients + total)
 
     def distribution_moments(self, X: Data, what: str) -> Moments:
@@ -295,10 +296,6 @@ class ConditionalEmbedding(OutputFunction):
         return [take(self.anchors, row) for row in numbers]
 
 
-def _or_zero(constant: np.ndarray | None, size: int) -> np.ndarray:
-    return np.zeros(size) if constant is None else constant
-
-
 @dataclass(frozen=True)
 class WeightedMean(Function):
     """x ↦ Σ_i w_i(x) y_i.
@@ -378,13 +375,13 @@ def _densities(weights: Tensor, Y: Tensor, points: Tensor, h: Tensor, seed: int)
     return clipped / torch.stack([_mass(w, Y, h, seed) for w in weights])[:, None]
 
 
-def _line_masses(weights: Tensor, Y: Tensor, h: Tensor, seed: int = 0) -> Tensor:
+def _line_masses(weights: Tensor, Y: Tensor, h: Tensor) -> Tensor:
     """∫ max(0, p) (q,) of targets on a line; one where no weight is negative."""
     if not bool((weights < 0).any()):
         return weights.sum(1)
     lattice = Lattice.of(Y, h)
     if lattice is None:
-        return torch.stack([_mass(w, Y, h, seed) for w in weights])
+        return torch.stack([_mass(w, Y, h, seed=0) for w in weights])
     blocks = lattice.blocks(len(weights))
     return torch.cat([lattice.masses(lattice.smoothed(weights[rows], Y)) for rows in blocks])
 

@@ -176,6 +176,11 @@ class FeatureFunction(Function):
         return self.features.map.coefficients(theta) if by_columns else theta, b, by_columns
 
     @property
+    def _basis(self) -> Callable[[Data], Tensor]:
+        """What the loaded coefficients belong to, as a function of prepared inputs: the features, or their columns."""
+        return self.features.map.columns if self.loaded[2] else self.features.map
+
+    @property
     def dual_coef(self) -> np.ndarray:
         """The coefficients of the columns that span the features: of the landmarks, where there are some."""
         theta = self.features.representation.tensor(self.coefficients)
@@ -184,8 +189,7 @@ class FeatureFunction(Function):
     def __call__(self, X: Data) -> Tensor:
         """f(x_i), (n, p), in blocks of rows."""
         X = self.features.inputs(X)
-        coefficients, b, by_columns = self.loaded
-        values = self.features.map.columns if by_columns else self.features.map
+        values, (coefficients, b, _) = self._basis, self.loaded
         with torch.no_grad():
             bytes_per_row = 2 * len(coefficients) * coefficients.element_size()
             return by_rows(lambda rows: values(X[rows]) @ coefficients, count(X), bytes_per_row).add_(b)
@@ -200,8 +204,7 @@ class FeatureFunction(Function):
 
     def contributions(self, X: Data) -> Tensor:
         """The terms (n, m, p) of the landmarks, or of the features where there are none."""
-        coefficients, _, by_columns = self.loaded
-        values = self.features.map.columns if by_columns else self.features.map
+        values, coefficients = self._basis, self.loaded[0]
         X, (m, p) = self.features.inputs(X), coefficients.shape
         terms = coefficients.new_empty(count(X), m, p)
         with torch.no_grad():
@@ -217,9 +220,8 @@ class FeatureFunction(Function):
     def magnitudes(self, X: Data) -> Tensor:
         """The sums (n, p) of the absolute values of the terms, with what the solve that makes features may round."""
         coefficients, _, by_columns = self.loaded
-        values = self.features.map.columns if by_columns else self.features.map
         with torch.no_grad():
-            features = values(self.features.inputs(X)).abs()
+            features = self._basis(self.features.inputs(X)).abs()
             return (features if by_columns else self._grown(features)) @ coefficients.abs()
 
     def _grown(self, features: Tensor) -> Tensor:

@@ -65,8 +65,11 @@ POWERS = {torch.float64: 100, torch.float32: 30}
 
 def unit_of(gram: Tensor) -> float:
     """What a Gram matrix is divided by so that squares of it are in range: 1, or a power of two, which rounds none."""
-    size = len(gram) * gram.abs().max()
-    powers = POWERS[gram.dtype]
+    return _unit_of_size(len(gram) * gram.abs().max())
+
+
+def _unit_of_size(size: Tensor) -> float:
+    powers = POWERS[size.dtype]
     return 1.0 if 2.0**-powers < size < 2.0**powers else power_of_two(size).item()
 
 
@@ -158,10 +161,10 @@ class DataLevel(Function):
             resolved,
             plain(X, copy=True),
             representation,
-            None if means is None else plain(means),
+            plain(means),
             0.0 if means is None else means.mean().item(),
             plain(diagonal),
-            None if vectors is None else plain(vectors, copy=True),
+            plain(vectors, copy=True),
             of_differences,
         )
         gram = level._centered(gram, means)
@@ -272,12 +275,6 @@ class Recovery(NamedTuple):
         """The share of the variance that is recovered."""
         variance = self.variances.sum().item()
         return 1.0 - self.errors.sum().item() / variance if variance > 0 else 0.0
-
-
-def _spread_unit(differences: Tensor) -> float:
-    """What differences are divided by so that their squares are in range: 1, or a power of two."""
-    size, powers = differences.abs().max(), POWERS[differences.dtype]
-    return 1.0 if 2.0**-powers < size < 2.0**powers else power_of_two(size).item()
 
 
 def smoothed(rows: Tensor, values: Tensor, sharpness: float) -> Tensor:
@@ -427,7 +424,7 @@ class Levels(Function):
         if self.data.kernel.domain == "vectors" and isinstance(data, Tensor):
             train = self.data.loaded.anchors
             target, recovered = data - train.mean(0), weights @ (train - train.mean(0))
-            unit = _spread_unit(target)
+            unit = _unit_of_size(target.abs().max())  # squares of the differences in it are in range
             return Recovery(((target - recovered) / unit).square().sum(1), (target / unit).square().sum(1))
         gram = self.data.gram(center=False)
         weights = weights - weights.mean(1, keepdim=True)  # as (φ(x_n) − m) would do
@@ -474,11 +471,8 @@ class Levels(Function):
                 f"to_torch makes a network of dense vectors, and these levels see {self.data.kernel.domain}. Use "
                 "transform, or save the model."
             )
-        return LevelsNetwork(replace(self, data=replace(self.data, representation=self._on_processor)))
-
-    @property
-    def _on_processor(self) -> Representation:
-        return replace(self.data.representation, device=None)
+        on_processor = replace(self.data.representation, device=None)
+        return LevelsNetwork(replace(self, data=replace(self.data, representation=on_processor)))
 
     def _smoothed(self, rows: Tensor) -> Tensor:
         """The mean of the training samples' hidden features, weighted by a power of k(x, x_n)."""

@@ -17,6 +17,7 @@ from representer.kernels.base import Kernel, with_derivative
 from representer.kernels.strings import Coded, String, StringKernel, coded
 from representer.kernels.vectors import median_of
 from representer.linalg import combine
+from representer.samples import evenly_spaced
 from representer.values import COUNT, Below, Hyperparameter, Positive, Setting, Word, number, per_row
 
 # Pairs of strings are handled in blocks of about BLOCK_NUMBERS numbers, which stay in the cache. Up to FEW_STRINGS
@@ -87,6 +88,12 @@ def _of_pairs(
 
 
 # -- subsequences -----------------------------------------------------------------------------------------------------
+# The weight of a position within a subsequence.
+DECAY = Hyperparameter(
+    Below(), {"auto": Word(lambda X: torch.tensor(0.5, dtype=torch.float64), learned=True)}, scalar=True
+)
+
+
 class Subsequence(StringKernel):
     """k(x, y) = Σ_{|s|=n} Σ_{i: x[i]=s} Σ_{j: y[j]=s} λ^(span(i) + span(j)), over subsequences with gaps.
 
@@ -111,12 +118,7 @@ class Subsequence(StringKernel):
     [[0.140625, 0.0625], [0.0625, 0.140625]]
     """
 
-    hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {
-        "decay": Hyperparameter(
-            Below(), {"auto": Word(lambda X: torch.tensor(0.5, dtype=torch.float64), learned=True)}, scalar=True
-        )
-    }
-
+    hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {"decay": DECAY}
     rules = {"length": COUNT}
 
     def __init__(self, length: int = 3, decay: Setting = 0.5):
@@ -289,8 +291,7 @@ def _count_bits(words: np.ndarray) -> np.ndarray:
 
 def _median_edit_distance(X: Sequence[String]) -> Tensor:
     """The median distance between evenly spaced samples."""
-    rows = np.linspace(0, len(X) - 1, min(len(X), MEDIAN_STRINGS)).round().astype(int)
-    table = edit_distances([X[i] for i in rows])
+    table = edit_distances([X[i] for i in evenly_spaced(len(X), MEDIAN_STRINGS)])
     return median_of(table[table.new_ones(table.shape).triu(1) > 0])
 
 

@@ -18,7 +18,7 @@ from representer.kernels.base import Columns, Domain, ExplicitFeatures, Kernel
 from representer.kernels.named import as_kernel
 from representer.kernels.vectors import Linear, Radial
 from representer.linalg import BLOCK_BYTES, NotPositiveDefiniteError, combine, require_gram
-from representer.samples import Data, as_list, is_single, same_features, take
+from representer.samples import Data, as_list, evenly_spaced, is_single, same_features, take
 from representer.values import Rule, number, same
 
 # Points whose Gram matrix is one block.
@@ -118,8 +118,7 @@ class OnBags(Kernel, ABC):
         return take(points, positive), weights[positive] / weights.sum()
 
     def _resolve(self, X: Sequence[Data]) -> Self:
-        points = self._gathered(X).points
-        return self._rebuild(lambda name, v: self.kernel._resolve(points) if name == "kernel" else v)
+        return self._with_arguments(kernel=self.kernel._resolve(self._gathered(X).points))
 
     def _between(self, left: Bags, right: Bags | None) -> Tensor:
         """The kernel of all pairs of bags, block by block; of a symmetric matrix, half is computed."""
@@ -205,7 +204,7 @@ class MeanMap(OnBags):
         new = super()._resolve(X)
         outer = as_kernel(self.outer)
         if any(isinstance(getattr(outer, name), str) for name in outer.hyperparameters):
-            index = np.linspace(0, len(X) - 1, min(len(X), MEDIAN_BAGS)).round().astype(int)
+            index = evenly_spaced(len(X), MEDIAN_BAGS)
             with torch.no_grad():
                 gram = new._between(self._gathered([X[i] for i in index]), None)
                 values, vectors = torch.linalg.eigh(gram)

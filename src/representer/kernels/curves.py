@@ -81,7 +81,7 @@ class Functional(Mapped):
 
     def with_kernel(self, kernel: Kernel) -> Self:
         """The same space of curves with another kernel on it."""
-        return self._rebuild(lambda name, argument: kernel if name == "kernel" else argument)
+        return self._with_arguments(kernel=kernel)
 
     # -- arguments and data -----------------------------------------------------------------------------------------
     @property
@@ -138,8 +138,8 @@ class Functional(Mapped):
             interval = self.interval
             if interval is None or isinstance(interval, str):
                 interval = _shared_interval([_pair(item) for item in X], hull=interval is not None)
-            new = self._rebuild(lambda name, argument: interval if name == "interval" else argument)
-        return new.with_kernel(self.kernel._resolve(new._images(X, None)[0]))
+            new = self._with_arguments(interval=interval)
+        return new._with_arguments(kernel=self.kernel._resolve(new._images(X, None)[0]))
 
     def features(self, X: Data) -> Tensor | None:
         """The features of the inner kernel; pairs without a grid have none, as new curves would change them."""

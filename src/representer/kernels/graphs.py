@@ -383,7 +383,17 @@ WALK_PAIRS = 2**17
 ROUNDING = 1e-9
 
 
-class VertexHistogram(CountingKernel):
+class GraphKernel(Kernel, ABC):
+    """A kernel of graphs, of any kind that ``as_graph`` takes."""
+
+    domain: Domain = "objects"
+
+    def prepare(self, X: Data) -> list[Graph]:
+        """The graphs as a list of ``Graph`` records."""
+        return check_graphs(X, type(self).__name__)
+
+
+class VertexHistogram(GraphKernel, CountingKernel):
     """k(G, H) = Σ_a #{nodes of G with label a} · #{nodes of H with label a}; edges do not matter.
 
     An unlabelled graph has one label, so that k is the product of the numbers of nodes.
@@ -398,10 +408,6 @@ class VertexHistogram(CountingKernel):
     [[5.0, 1.0], [1.0, 1.0]]
     """
 
-    def prepare(self, X: Data) -> list[Graph]:
-        """The graphs as a list of ``Graph`` records."""
-        return check_graphs(X, "VertexHistogram")
-
     def _counts(self, X: Sequence[Graph]) -> Iterable[Mapping[Hashable, float]]:
         return (Counter(as_graph(graph).node_labels) for graph in X)
 
@@ -414,7 +420,7 @@ class Counts:
     numbers: Callable[[Numbering], list[int]]
 
 
-class GraphFeatures(ExplicitKernel, ABC):
+class GraphFeatures(GraphKernel, ExplicitKernel, ABC):
     """A kernel that counts in all graphs at once; a subclass gives the table of counts.
 
     The graphs of one Gram matrix are counted together, in columns without names; only ``explicit_features`` says what
@@ -424,10 +430,6 @@ class GraphFeatures(ExplicitKernel, ABC):
     @abstractmethod
     def _table(self, graphs: Union) -> Counts:
         """The table of counts of these graphs."""
-
-    def prepare(self, X: Data) -> list[Graph]:
-        """The graphs as a list of ``Graph`` records."""
-        return check_graphs(X, type(self).__name__)
 
     def _explicit_features(self, X: Sequence[Graph], columns: Columns | None = None) -> ExplicitFeatures:
         table = self._table(union(X))
@@ -630,7 +632,7 @@ def _pairs_by_distance(graphs: Union) -> Iterator[tuple[np.ndarray, np.ndarray, 
 
 
 # -- random walks ------------------------------------------------------------------------------------------------------
-class RandomWalk(Kernel):
+class RandomWalk(GraphKernel):
     """k(G, H) = 1ᵀ(I − decay·A)⁻¹1 = Σ_ℓ decay^ℓ · #{pairs of walks of length ℓ, in G and in H, with the same labels}.
 
     A is the adjacency matrix of the product graph: its nodes are the pairs of nodes of G and H with equal labels, and
@@ -655,7 +657,6 @@ class RandomWalk(Kernel):
     [[4.0]]
     """
 
-    domain: Domain = "objects"
     hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {
         "decay": Hyperparameter(
             Positive(), {"auto": Word(lambda X: torch.tensor(START_SHARE * _limit(X)), learned=True)}, scalar=True
@@ -674,15 +675,10 @@ class RandomWalk(Kernel):
         return decay if self.limit is None else replace(decay, constraint=Below(limit=float(self.limit)))
 
     def _resolve(self, X: Sequence[Graph]) -> Self:
-        resolved = super()._resolve(X)
-        if isinstance(self.decay, str):
-            resolved.limit = _limit(X) if self.limit is None else self.limit
-            resolved.decay = START_SHARE * resolved.limit
-        return resolved
-
-    def prepare(self, X: Data) -> list[Graph]:
-        """The graphs as a list of ``Graph`` records."""
-        return check_graphs(X, "RandomWalk")
+        if not isinstance(self.decay, str):
+            return super()._resolve(X)
+        limit = _limit(X) if self.limit is None else self.limit
+        return self._with_arguments(decay=START_SHARE * limit, limit=limit)
 
     def _gram(self, X: Sequence[Graph], Y: Sequence[Graph] | None) -> Tensor:
         graphs = union(X if Y is None else [*X, *Y])
@@ -796,7 +792,7 @@ def _check_decay(decay: float, graphs: Union, split: int) -> None:
         )
 
 
-class GraKeL(Kernel):
+class GraKeL(GraphKernel):
     """A graph kernel of the GraKeL library, by its name there; needs the extra ``graphs``.
 
     Prefer ``VertexHistogram``, ``WeisfeilerLehman``, ``ShortestPath`` and ``RandomWalk`` where one of them serves: they
@@ -820,7 +816,6 @@ class GraKeL(Kernel):
     GraKeL(name='graphlet_sampling', options={'k': 3, 'random_state': 0})
     """
 
-    domain: Domain = "objects"
     rules = {
         "name": Rule(
             "a str or a list of str",
@@ -843,7 +838,7 @@ class GraKeL(Kernel):
 
     def prepare(self, X: Data) -> list[Graph]:
         """The graphs as a list; GraKeL has no place for a graph without nodes."""
-        items = check_graphs(X, "GraKeL")
+        items = super().prepare(X)
         empty = [i for i, item in enumerate(items) if item.n_nodes == 0]
         if empty:
             raise ValueError(

@@ -55,7 +55,7 @@ class Mapped(Kernel, ABC):
 
     def _resolve(self, X: Data) -> Self:
         new = self._fitted(X)
-        return new._rebuild(lambda name, v: self.kernel._resolve(new._image(X)) if name == "kernel" else v)
+        return new._with_arguments(kernel=self.kernel._resolve(new._image(X)))
 
     def _fitted(self, X: Data) -> Self:
         """The same map of the data with what they decide of it."""
@@ -66,11 +66,7 @@ class Mapped(Kernel, ABC):
         addends = self.kernel.addends()
         if len(addends) == 1:
             return [(addends[0][0], self)]
-
-        def with_inner(addend: Kernel) -> Kernel:
-            return self._rebuild(lambda name, value: addend if name == "kernel" else value)
-
-        return [(name, with_inner(addend)) for name, addend in addends]
+        return [(name, self._with_arguments(kernel=addend)) for name, addend in addends]
 
     def _gram(self, X: Data, Y: Data | None) -> Tensor:
         return self._inner._gram(self._image(X), None if Y is None else self._image(Y))

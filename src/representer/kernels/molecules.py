@@ -7,10 +7,10 @@ import importlib.util
 import re
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -22,6 +22,8 @@ from representer.kernels.learned import Mapped
 from representer.linalg import BLOCK_BYTES, combine, row_blocks
 from representer.samples import Data, SparseRows, as_items, as_vectors, is_single, same_features
 from representer.values import TRUTH, instance_of, is_count, is_whole
+
+T = TypeVar("T")
 
 # Blocks of the Gram matrix whose temporaries stay in the cache.
 BLOCK_ROWS, BLOCK_COLUMNS = 256, 1024
@@ -420,10 +422,7 @@ class Descriptors(Mapped):
         return molecules
 
     def _image(self, X: Sequence[Data]) -> Tensor:
-        with _rdkit().rdBase.BlockLogs():  # the error names the molecules that RDKit would log
-            rows = [_remembered_properties(item) if isinstance(item, str) else _properties(item) for item in X]
-        _refuse([(i, X[i]) for i, row in enumerate(rows) if row is None], len(X))
-        return torch.tensor([row for row in rows if row is not None], dtype=torch.float64)
+        return torch.tensor(_read(X, _remembered_properties, _properties), dtype=torch.float64)
 
 
 PROPERTIES = (
@@ -465,13 +464,7 @@ class Fingerprint:
 
     def __call__(self, molecules: Sequence[Data]) -> SparseRows:
         """The fingerprints, one row a molecule; a ValueError names the molecules that cannot be read."""
-        with _rdkit().rdBase.BlockLogs():  # the error names the molecules that RDKit would log
-            entries = [
-                _remembered(self, molecule) if isinstance(molecule, str) else self.entries(molecule)
-                for molecule in molecules
-            ]
-        _refuse([(i, molecules[i]) for i, entry in enumerate(entries) if entry is None], len(molecules))
-        read = [entry for entry in entries if entry is not None]
+        read = _read(molecules, functools.partial(_remembered, self), self.entries)
         ends = np.cumsum([0, *(len(columns) for columns, _ in read)], dtype=np.int32)
         columns, values = (np.concatenate(arrays) for arrays in zip(*read, strict=True))
         return SparseRows((values, columns, ends), shape=(len(read), self.n_bits))
@@ -607,15 +600,20 @@ def is_molecule(item: object) -> bool:
     return chem is not None and isinstance(item, chem.Mol)
 
 
-def _refuse(faulty: list[tuple[int, Data]], total: int) -> None:
-    """Raise an error that names the molecules that cannot be read, if there are any."""
-    if not faulty:
-        return
-    shown = ", ".join(f"{i} ({item if isinstance(item, str) else 'no atoms'!r})" for i, item in faulty[:SHOWN])
-    raise ValueError(
-        f"{len(faulty)} of {total} molecules cannot be read (invalid SMILES, or no atoms), at position "
-        f"{shown}{', …' if len(faulty) > SHOWN else ''}. Correct or remove them."
-    )
+def _read(
+    molecules: Sequence[Data], of_text: Callable[[str], T | None], of_molecule: Callable[[Data], T | None]
+) -> list[T]:
+    """What two functions read from SMILES strings and from RDKit molecules; an error names those with nothing."""
+    with _rdkit().rdBase.BlockLogs():  # the error names the molecules that RDKit would log
+        read = [of_text(item) if isinstance(item, str) else of_molecule(item) for item in molecules]
+    faulty = [(i, item) for i, (item, entry) in enumerate(zip(molecules, read, strict=True)) if entry is None]
+    if faulty:
+        shown = ", ".join(f"{i} ({item if isinstance(item, str) else 'no atoms'!r})" for i, item in faulty[:SHOWN])
+        raise ValueError(
+            f"{len(faulty)} of {len(molecules)} molecules cannot be read (invalid SMILES, or no atoms), at position "
+            f"{shown}{', …' if len(faulty) > SHOWN else ''}. Correct or remove them."
+        )
+    return [entry for entry in read if entry is not None]
 
 
 def _rdkit() -> ModuleType:

@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from representer.kernels.alignments import DECAY
 from representer.kernels.bags import Bags, OnBags
 from representer.kernels.base import Kernel
 from representer.samples import Data, take
-from representer.values import COUNT, Below, Hyperparameter, Rule, Setting, Word, number
+from representer.values import COUNT, Hyperparameter, Rule, Setting, number
 
 # The number of symbols in a block of sequences, which are compared at all pairs of positions.
 BLOCK_SYMBOLS = 2**10
@@ -235,11 +236,7 @@ class SoftSubsequence(OnSequences):
     [[0.140625, 0.0625], [0.0625, 0.140625]]
     """
 
-    hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {
-        "decay": Hyperparameter(
-            Below(), {"auto": Word(lambda X: torch.tensor(0.5, dtype=torch.float64), learned=True)}, scalar=True
-        )
-    }
+    hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {"decay": DECAY}
     rules = {**OnSequences.rules, "length": COUNT}
     most_points = BLOCK_SYMBOLS
 
@@ -250,9 +247,7 @@ class SoftSubsequence(OnSequences):
 
     def _resolve(self, X: Sequence[Data]) -> Self:
         new = super()._resolve(X)
-        if isinstance(self.decay, str):
-            new.decay = 0.5
-        return new
+        return new._with_arguments(decay=0.5) if isinstance(self.decay, str) else new
 
     def _block(self, left: Bags, right: Bags) -> Tensor:
         """The sums over the ends of subsequences: those of n symbols follow those of n − 1 at all earlier positions."""

@@ -47,6 +47,7 @@ from representer.kernels.tables import (
     Table,
     Words,
     as_level,
+    as_number,
     as_numbers,
     as_seconds_since_1970,
     is_period,
@@ -204,7 +205,9 @@ def refuse_non_numbers(data: Data, name: str, kernel: object = None) -> None:
         return
     if strange:
         columns = [] if array.ndim != 2 else list(getattr(data, "columns", ()))
-        raise ValueError(_strangers_refused(name, array, strange, kernel, columns))
+        advice = _advice_on_strangers(name, array, strange, kernel, columns)
+        auto = "Or let the data decide: kernel='auto' takes columns and objects for what they are."
+        raise ValueError(f"{advice} {auto}" if name == "X" else advice)
 
 
 def _refuse_no_array(data: Data, name: str) -> None:
@@ -278,15 +281,6 @@ def _has_rows(data: Iterable[object]) -> bool:
     return hasattr(data, "__array__") or (hasattr(data, "__len__") and hasattr(data, "__getitem__"))
 
 
-def _strangers_refused(
-    name: str, array: np.ndarray, strange: list[object], kernel: object, columns: list[object]
-) -> str:
-    """The error about strings or dates where numbers are expected; ``array`` has at least one of them."""
-    return _advice_on_strangers(name, array, strange, kernel, columns) + (
-        " Or let the data decide: kernel='auto' takes columns and objects for what they are." if name == "X" else ""
-    )
-
-
 def _advice_on_strangers(
     name: str, array: np.ndarray, strange: list[object], kernel: object, columns: list[object]
 ) -> str:
@@ -303,7 +297,7 @@ def _advice_on_strangers(
         return refused("dates or bytes", other[0]) + (
             f"Make numbers of dates first, for example {name}.astype('datetime64[s]').astype(float)."
         )
-    if all(map(_is_number, texts)):
+    if all(as_number(text) is not None for text in texts):
         return refused("strings") + f"If they are meant as numbers, pass {name}.astype(float)."
     if name == "y":
         return refused("strings") + (
@@ -337,15 +331,6 @@ def _takes_fingerprints(kernel: object) -> bool:
     """Is a kernel one of fingerprints, or made from one?"""
     kernel = as_kernel(kernel) if isinstance(kernel, str) and not is_several(kernel) else kernel
     return isinstance(kernel, Value) and any(isinstance(value, Overlap) for value in all_values(kernel))
-
-
-def _is_number(text: str) -> bool:
-    """Could the text be read as a number?"""
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def refuse_pictures(X: Data, kernel: object) -> None:
@@ -839,11 +824,10 @@ def _texts(name: str | None, present: list[Any]) -> Finding | None:
     doubt = _doubt_about_numbers(name, seen)
     words = float(np.median([len(text.split()) for text in seen]))
     if words >= WORDS_OF_TEXT:
-        kernels: tuple[Kernel, ...] = (Words(1), Words((1, 2)), Spectrum((3, 5)).normalized())
-        return Finding(name, "text", f"{words:.0f} words in the middle", kernels[0], kernels)
-    kernels = (Spectrum((1, 3)).normalized(), *family("strings").kernels, Words(1))
-    why = f"{len(levels)} different short texts of {len(present)}"
-    return Finding(name, "names", why, kernels[0], kernels, doubt=doubt)
+        kernels = [Words(1), Words((1, 2)), Spectrum((3, 5)).normalized()]
+        return _objects(name, "text", f"{words:.0f} words in the middle", kernels)
+    kernels = [Spectrum((1, 3)).normalized(), *family("strings").kernels, Words(1)]
+    return _objects(name, "names", f"{len(levels)} different short texts of {len(present)}", kernels, doubt)
 
 
 def _are_identifiers(present: list[str]) -> bool:
@@ -934,9 +918,8 @@ def _smiles(name: str | None, seen: list[str], present: list[str]) -> Finding | 
     if share < SHARE_OF_MOLECULES:
         return None
     if not has_rdkit():
-        kernel = Spectrum((1, 4)).normalized()
         hint = f"Column {name!r} looks like SMILES, but RDKit is not installed: pip install 'representer[molecules]'."
-        return Finding(name, "names", "texts like SMILES, without RDKit", kernel, (kernel,), doubt=hint)
+        return _objects(name, "names", "texts like SMILES, without RDKit", [Spectrum((1, 4)).normalized()], hint)
     return _member_of("molecules", name, "molecules", f"SMILES: RDKit reads {share:.0%} of {len(seen)}")
 
 
@@ -952,8 +935,12 @@ def _sequences(name: str | None, seen: list[str], present: list[str]) -> Finding
     kernels: list[Kernel] = [AnyCase(Spectrum(length).normalized()) for length in lengths]
     if len({len(text) for text in seen}) == 1:
         kernels.append(AnyCase(WeightedDegree((1, 3)).normalized()))
-    why = f"{len(symbols)} symbols, {middle:.0f} letters in the middle"
-    return Finding(name, kind, why, kernels[0], tuple(kernels))
+    return _objects(name, kind, f"{len(symbols)} symbols, {middle:.0f} letters in the middle", kernels)
+
+
+def _objects(name: str | None, kind: str, why: str, kernels: list[Any], doubt: str | None = None) -> Finding:
+    """The finding for a column of objects with kernels that are stacked, the first of which is the single one."""
+    return Finding(name, kind, why, kernels[0], tuple(kernels), doubt)
 
 
 def _member_of(family_name: str, name: str | None, kind: str, why: str, doubt: str | None = None) -> Finding:
@@ -970,11 +957,9 @@ def _things(name: str | None, present: list[Any]) -> Finding | None:
     if all(map(is_graph, present)):
         return _member_of("graphs", name, "graphs", f"objects of type {type(present[0]).__name__}")
     if all(isinstance(entry, Mapping) for entry in present):
-        inner = suggest(list(present))
-        return Finding(name, "records", "dictionaries", inner.single, (inner.single,))
+        return _objects(name, "records", "dictionaries", [suggest(list(present)).single])
     if all(isinstance(e, set | frozenset | list | tuple) and all(isinstance(w, str) for w in e) for e in present):
-        kernels: tuple[Kernel, ...] = (Words(1), Words((1, 2)))
-        return Finding(name, "words", "lists of words", kernels[0], kernels)
+        return _objects(name, "words", "lists of words", [Words(1), Words((1, 2))])
     return _arrays(name, present)
 
 
@@ -989,15 +974,14 @@ def _arrays(name: str | None, present: list[Any]) -> Finding | None:
     shapes = {array.shape for array in arrays}
     if len({array.ndim for array in arrays}) > 1 or arrays[0].ndim == 0:
         return None
+    pixels = [Pixels(Gaussian("auto")), Pixels(Laplacian("auto"))]
     if len(shapes) == 1 and (arrays[0].ndim > 2 or (arrays[0].ndim == 2 and min(arrays[0].shape) >= SIDE_OF_PICTURE)):
-        kernels: tuple[Kernel, ...] = (Pixels(Gaussian("auto")), Pixels(Laplacian("auto")))
-        return Finding(name, "pictures", f"arrays of shape {arrays[0].shape}", kernels[0], kernels)
+        return _objects(name, "pictures", f"arrays of shape {arrays[0].shape}", pixels)
     if arrays[0].ndim == 1 and len(shapes) == 1:
-        kernels = (Pixels(Gaussian("auto")), Pixels(Laplacian("auto")))
-        return Finding(name, "curves", f"{arrays[0].shape[0]} numbers each", kernels[0], kernels)
+        return _objects(name, "curves", f"{arrays[0].shape[0]} numbers each", pixels)
     if arrays[0].ndim == 1:
-        kernels = (GlobalAlignment(), Signature(3).normalized())
-        return Finding(name, "series", "numbers in series of different lengths", kernels[0], kernels)
+        series = [GlobalAlignment(), Signature(3).normalized()]
+        return _objects(name, "series", "numbers in series of different lengths", series)
     if arrays[0].ndim == 2 and len({shape[1] for shape in shapes}) == 1:
         doubt = None
         if arrays[0].shape[1] <= SIDE_OF_PICTURE and len(shapes) > 1 and name is not None:
@@ -1023,10 +1007,7 @@ def stack_of(kernel: object, X: Data, features: FeatureKind | None = None) -> St
     X = plain(X)
     if isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.names is None:
         refuse_non_numbers(X, "X", kernel)
-    suggestion = suggest(X, features=features)
-    for doubt in suggestion.doubts:
-        warn(doubt, UserWarning)
-    return suggestion.kernel
+    return _announced(X, features).kernel
 
 
 def kernels_of(word: str, X: Data, features: FeatureKind | None = None, *, compared: bool = True) -> list[Kernel]:
@@ -1052,7 +1033,12 @@ def single_kernel(kernel: object, X: Data, *, incomplete: bool = True) -> Any:
         return kernel
     if is_dask(X) or are_vectors(X, incomplete=not incomplete):
         return kernel
-    suggestion = suggest(X)
+    return _announced(X).single
+
+
+def _announced(X: Data, features: FeatureKind | None = None) -> Suggestion:
+    """The suggestion for X, with a warning for each of its doubts."""
+    suggestion = suggest(X, features=features)
     for doubt in suggestion.doubts:
         warn(doubt, UserWarning)
-    return suggestion.single
+    return suggestion

@@ -254,7 +254,7 @@ def as_numbers(column: Column) -> np.ndarray:
     if isinstance(column, np.ndarray) and column.dtype.kind in "biuf":
         return column.astype(np.float64)
     entries = [np.nan if is_gap(entry) else in_seconds(entry) for entry in column]
-    numbers = np.array([_as_number(entry) for entry in entries], dtype=object)
+    numbers = np.array([as_number(entry) for entry in entries], dtype=object)
     wrong = [i for i, entry in enumerate(numbers) if entry is None]
     if wrong:
         raise ValueError(
@@ -264,7 +264,7 @@ def as_numbers(column: Column) -> np.ndarray:
     return numbers.astype(np.float64)
 
 
-def _as_number(entry: Any) -> float | None:
+def as_number(entry: Any) -> float | None:
     """A real number, a truth value, or the text of a number; None for anything else."""
     if is_real(entry) or isinstance(entry, bool | np.bool_ | Decimal):
         return float(entry)
@@ -296,7 +296,39 @@ class Encoding(Value, ABC):
         """The number q of coordinates of a fitted encoding."""
 
 
-class Number(Encoding):
+class Numeric(Encoding, ABC):
+    """An encoding of the numbers x that stand for entries: (x − center) / scale, and a coordinate that marks gaps."""
+
+    center: Stated
+    scale: Stated
+    gaps: Stated
+
+    def fitted(self, column: Column) -> Self:
+        return self._decided(self.entry_numbers(column))
+
+    def _decided(self, numbers: np.ndarray, **others: object) -> Self:
+        """The encoding with the mean and deviation of numbers, their gaps, and other arguments, in place of words."""
+        _refuse_infinity(numbers)
+        present = numbers[~np.isnan(numbers)]
+        center, scale = _center_and_scale(present)
+        decided = {"center": center, "scale": scale, "gaps": len(present) < len(numbers), **others}
+        return self._rebuild(lambda name, v: decided.get(name, v) if isinstance(v, str) else v)
+
+    def coordinates(self, column: Column) -> np.ndarray:
+        return self._scaled(self.entry_numbers(column))
+
+    def _scaled(self, numbers: np.ndarray) -> np.ndarray:
+        _refuse_infinity(numbers)
+        absent = np.isnan(numbers)
+        scaled = np.where(absent, 0.0, (numbers - self.center) / self.scale)
+        return np.stack([scaled, absent.astype(np.float64)] if self.gaps else [scaled], 1)
+
+    @property
+    def width(self) -> int:
+        return 1 + bool(self.gaps)
+
+
+class Number(Numeric):
     """(x − center) / scale; a gap is the center, and where the column had gaps, one more coordinate says so.
 
     Parameters
@@ -320,32 +352,8 @@ class Number(Encoding):
         self.scale = scale
         self.gaps = gaps
 
-    def fitted(self, column: Column) -> Self:
-        return self._of(as_numbers(column))
-
-    def _of(self, numbers: np.ndarray) -> Self:
-        _refuse_infinity(numbers)
-        present = numbers[~np.isnan(numbers)]
-        center, scale = _center_and_scale(present)
-        gaps = len(present) < len(numbers)
-        fitted = {"center": center, "scale": scale, "gaps": gaps}
-        return self._rebuild(lambda name, argument: fitted[name] if isinstance(argument, str) else argument)
-
-    def coordinates(self, column: Column) -> np.ndarray:
-        return self._scaled(as_numbers(column))
-
     def entry_numbers(self, column: Column) -> np.ndarray:
         return as_numbers(column)
-
-    def _scaled(self, numbers: np.ndarray) -> np.ndarray:
-        _refuse_infinity(numbers)
-        absent = np.isnan(numbers)
-        scaled = np.where(absent, 0.0, (numbers - self.center) / self.scale)
-        return np.stack([scaled, absent.astype(np.float64)] if self.gaps else [scaled], 1)
-
-    @property
-    def width(self) -> int:
-        return 1 + bool(self.gaps)
 
 
 def _refuse_infinity(numbers: np.ndarray) -> None:
@@ -397,7 +405,7 @@ class Category(Encoding):
         if not isinstance(self.levels, str):
             return self
         levels = sorted(set(map(as_level, column)), key=lambda level: (level is None, str(type(level)), str(level)))
-        return self._rebuild(lambda *_: levels)
+        return self._with_arguments(levels=levels)
 
     def coordinates(self, column: Column) -> np.ndarray:
         codes = self._places(column)
@@ -431,7 +439,7 @@ def as_level(entry: object) -> Hashable:
     return entry
 
 
-class Ordered(Encoding):
+class Ordered(Numeric):
     """The place of a level in a list of them, as a ``Number``; unknown levels are gaps.
 
     Parameters
@@ -454,29 +462,12 @@ class Ordered(Encoding):
         self.scale = scale
         self.gaps = gaps
 
-    def _places(self, column: Column) -> np.ndarray:
+    def entry_numbers(self, column: Column) -> np.ndarray:
         place = {as_level(level): float(i) for i, level in enumerate(self.levels)}
         return np.array([place.get(as_level(entry), np.nan) for entry in column])
 
-    def _number(self) -> Number:
-        return Number(self.center, self.scale, self.gaps)
 
-    def fitted(self, column: Column) -> Self:
-        places = self._number()._of(self._places(column))
-        return self._rebuild(lambda name, argument: getattr(places, name) if isinstance(argument, str) else argument)
-
-    def coordinates(self, column: Column) -> np.ndarray:
-        return self._number()._scaled(self._places(column))
-
-    def entry_numbers(self, column: Column) -> np.ndarray:
-        return self._places(column)
-
-    @property
-    def width(self) -> int:
-        return self._number().width
-
-
-class Date(Encoding):
+class Date(Numeric):
     """The time as a ``Number`` of seconds, and for each cycle two coordinates on a circle: trend and season.
 
     Parameters
@@ -505,19 +496,14 @@ class Date(Encoding):
         self.gaps = gaps
         self.cycles = cycles
 
-    def _number(self) -> Number:
-        return Number(self.center, self.scale, self.gaps)
-
     def fitted(self, column: Column) -> Self:
-        seconds = as_seconds_since_1970(column)
-        trend = self._number()._of(seconds)
+        seconds = self.entry_numbers(column)
         cycles = tuple(name for name, period in CYCLES.items() if _has_cycle(seconds, period))
-        fitted = {"center": trend.center, "scale": trend.scale, "gaps": trend.gaps, "cycles": cycles}
-        return self._rebuild(lambda name, argument: fitted[name] if isinstance(argument, str) else argument)
+        return self._decided(seconds, cycles=cycles)
 
     def coordinates(self, column: Column) -> np.ndarray:
-        seconds = as_seconds_since_1970(column)
-        coordinates = [self._number()._scaled(seconds)]
+        seconds = self.entry_numbers(column)
+        coordinates = [self._scaled(seconds)]
         for name in self.cycles:
             angle = 2.0 * np.pi * seconds / CYCLES[name]
             coordinates += [np.nan_to_num(np.stack([np.cos(angle), np.sin(angle)], 1))]
@@ -528,7 +514,7 @@ class Date(Encoding):
 
     @property
     def width(self) -> int:
-        return self._number().width + 2 * len(self.cycles)
+        return super().width + 2 * len(self.cycles)
 
 
 def as_seconds_since_1970(column: Column) -> np.ndarray:
@@ -624,9 +610,8 @@ class Table(Mapped):
 
     def _resolve(self, X: Sequence[Record]) -> Self:
         fitted = {name: self._encoded(name, lambda e, column: e.fitted(column), X) for name in self.columns}
-        new = self._rebuild(lambda name, argument: fitted if name == "columns" else argument)
-        kernel = self.kernel._resolve(new._image(X))
-        return new._rebuild(lambda name, argument: new._with_one_a_column(kernel) if name == "kernel" else argument)
+        new = self._with_arguments(columns=fitted)
+        return new._with_arguments(kernel=new._with_one_a_column(self.kernel._resolve(new._image(X))))
 
     def _encoded(self, name: str, method: Callable[[Encoding, Column], Any], X: Sequence[Record]) -> Any:
         """The result of a method of the encoding of a column for its entries; an error names the column."""
@@ -873,12 +858,11 @@ def _as_words(text: Any) -> tuple[str, ...]:
     """The words of a text in lower case; of a set, in order. A text without words has one, the empty word."""
     if isinstance(text, tuple):
         return text
-    words = re.findall(r"\w+", text.lower()) if isinstance(text, str) else sorted(text) if _is_set(text) else text
+    if isinstance(text, str):
+        words = re.findall(r"\w+", text.lower())
+    else:
+        words = sorted(text) if isinstance(text, set | frozenset) else text
     return tuple(words) or ("",)
-
-
-def _is_set(text: object) -> bool:
-    return isinstance(text, set | frozenset)
 
 
 class Pixels(Mapped):

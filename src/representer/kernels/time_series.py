@@ -86,19 +86,13 @@ def padded(series: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
     return torch.stack(held), lengths
 
 
-def _same_channels(X: Sequence[Tensor], Y: Sequence[Tensor]) -> None:
-    """Refuse two sets of series with different channels."""
-    if X[0].shape[1] != Y[0].shape[1]:
+def blocks_by_length(function: Block, X: Sequence[Tensor], Y: Sequence[Tensor] | None, entries: int) -> Tensor:
+    """The matrix of ``pairwise_blocks`` with series of similar length beside each other, so that little is padded."""
+    if Y is not None and X[0].shape[1] != Y[0].shape[1]:
         raise ValueError(
             f"X has series of {X[0].shape[1]} channels, but Y of {Y[0].shape[1]}: a kernel compares series with the "
             "same channels."
         )
-
-
-def blocks_by_length(function: Block, X: Sequence[Tensor], Y: Sequence[Tensor] | None, entries: int) -> Tensor:
-    """The matrix of ``pairwise_blocks`` with series of similar length beside each other, so that little is padded."""
-    if Y is not None:
-        _same_channels(X, Y)
     side = max(1, min(256, math.isqrt(BLOCK_ENTRIES // max(1, entries))))
     rows = sorted(range(len(X)), key=lambda i: len(X[i]))
     columns = rows if Y is None else sorted(range(len(Y)), key=lambda i: len(Y[i]))
@@ -379,8 +373,7 @@ class Signature(Kernel):
             lengths = torch.stack([_length(path, kernel or Linear()) for path in paths]).sort().values
             median = float(lengths[(len(lengths) - 1) // 2])
             scale = 1.0 / median if median > 0 else 1.0
-        new: dict[str, object] = {"kernel": kernel, "scale": scale}
-        return self._rebuild(lambda name, argument: new.get(name, argument))
+        return self._with_arguments(kernel=kernel, scale=scale)
 
     # -- paths ------------------------------------------------------------------------------------------------------
     def _paths(self, X: Sequence[Series]) -> list[Tensor]:
@@ -393,7 +386,7 @@ class Signature(Kernel):
     def _is_explicit(self, paths: Sequence[Tensor]) -> bool:
         """Are there so few iterated integrals that signatures are written out?"""
         channels = paths[0].shape[1]
-        return self.kernel is None and _n_integrals(channels, int(self.depth)) <= EXPLICIT_LIMIT
+        return self.kernel is None and sum(channels**m for m in range(1, int(self.depth) + 1)) <= EXPLICIT_LIMIT
 
     def _explicit_features(self, X: Sequence[Series], columns: Columns | None = None) -> ExplicitFeatures:
         """The iterated integrals (n, 1 + d + … + d^depth), scaled; a column is named by the channels of dx … dx."""
@@ -464,11 +457,6 @@ class Signature(Kernel):
         """The products ⟨S_m(x), S_m(y)⟩ (depth, …, n, m) from the kernel of all points of n and of m paths."""
         points = gram.unflatten(-1, (m, -1)).unflatten(-3, (n, -1)).transpose(-3, -2)
         return torch.stack(iterated_sums(points.diff(dim=-1).diff(dim=-2), int(self.depth)))
-
-
-def _n_integrals(channels: int, depth: int) -> int:
-    """The number of iterated integrals of the orders 1 … depth."""
-    return sum(channels**m for m in range(1, depth + 1))
 
 
 def _length(path: Tensor, kernel: Kernel) -> Tensor:

@@ -9,7 +9,6 @@ from representer.linalg.cholesky import (
     Cholesky,
     NotPositiveDefiniteError,
     RoundingNotes,
-    Woodbury,
     factorize,
     factorize_products,
     is_finite,
@@ -18,7 +17,6 @@ from representer.linalg.cholesky import (
     pivoted_cholesky,
     power_of_two,
     shifted,
-    woodbury,
 )
 from representer.linalg.equations import Limits, broyden, jacobian, least_squares, levenberg_marquardt
 from representer.linalg.resources import (
@@ -75,7 +73,6 @@ __all__ = [
     "Product",
     "RitzPairs",
     "RoundingNotes",
-    "Woodbury",
     "as_bytes",
     "available_bytes",
     "broyden",
@@ -115,5 +112,4 @@ __all__ = [
     "symmetric_products",
     "thin_svd",
     "threads_for",
-    "woodbury",
 ]

@@ -220,9 +220,7 @@ def _factorize_with_jitter(matrix: Tensor, info: Tensor, *, name: str, strict: b
     jitter = torch.zeros_like(scale)
     while True:
         jitter = torch.where(info > 0, share * scale, jitter)
-        shifted = matrix.clone()
-        shifted.diagonal(dim1=-2, dim2=-1).add_(jitter[..., None])
-        factor, info = torch.linalg.cholesky_ex(shifted)
+        factor, info = torch.linalg.cholesky_ex(shifted(matrix, jitter[..., None]))
         if not bool(info.any()):
             _note(name, share)
             return Cholesky(factor, jitter)
@@ -253,29 +251,6 @@ def is_finite(matrix: Tensor) -> bool:
     """Are all entries finite? One pass without a temporary, unless the sum itself overflows."""
     matrix = matrix.detach()
     return math.isfinite(matrix.sum().item()) or bool(torch.isfinite(matrix).all())
-
-
-@dataclass(frozen=True)
-class Woodbury:
-    """The inverse of B Bᵀ + shift·I for an n × r factor B, by the r × r matrix Bᵀ B + shift·I."""
-
-    factor: Tensor
-    shift: float
-    inner: Cholesky
-
-    def solve(self, right: Tensor) -> Tensor:
-        """The solution (B Bᵀ + shift·I)⁻¹ R."""
-        return (right - self.factor @ self.inner.solve(self.factor.mT @ right)) / self.shift
-
-    def inverse_diagonal(self) -> Tensor:
-        """The diagonal of (B Bᵀ + shift·I)⁻¹."""
-        return (1.0 - (self.inner.half_solve(self.factor.mT) ** 2).sum(-2)) / self.shift
-
-
-def woodbury(factor: Tensor, shift: float) -> Woodbury:
-    """Factor B Bᵀ + shift·I from the n × r factor B in O(n r²)."""
-    name = "The inner matrix of the low-rank factor"
-    return Woodbury(factor, shift, factorize_products(factor, factor.new_tensor(shift), name=name))
 
 
 def factorize_products(

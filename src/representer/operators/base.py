@@ -553,6 +553,12 @@ class _OfView(Wrapped):
         return repr(self.kernel)
 
 
+def diagonal_blocks(grams: Tensor) -> Tensor:
+    """The block matrix (n·p, m·p) whose blocks are diagonal, from the Gram matrices (n, m, p) of the outputs."""
+    n, m, p = grams.shape
+    return torch.diag_embed(grams).permute(0, 2, 1, 3).reshape(n * p, m * p)
+
+
 class Separate(Compound):
     """K(x, y) = diag(k₁(x, y), …, k_p(x, y)): a scalar kernel of its own for each output.
 
@@ -585,8 +591,7 @@ class Separate(Compound):
     def dense(self, X: Data, Y: Data | None, p: int) -> Tensor:
         """The block matrix, in which every block is diagonal."""
         grams = torch.stack([k._gram(*view) for k, view in zip(self.kernels, self.views(X, Y), strict=True)], -1)
-        n, m, _ = grams.shape
-        return torch.diag_embed(grams).permute(0, 2, 1, 3).reshape(n * p, m * p)
+        return diagonal_blocks(grams)
 
     def apply(self, X: Data, anchors: Data, coefficients: Tensor) -> Tensor:
         """The products of the outputs, each with its own kernel."""

@@ -73,7 +73,7 @@ class Transformable(VectorOperatorKernel):
         return torch.stack(images, 1).reshape(len(X) * len(images), -1)
 
     def _resolve(self, X: Tensor) -> Self:
-        return self._rebuild(lambda name, v: self.kernel._resolve(self._images(X)) if name == "kernel" else v)
+        return self._with_arguments(kernel=self.kernel._resolve(self._images(X)))
 
     def dense(self, X: Tensor, Y: Tensor | None, p: int) -> Tensor:
         """The Gram matrix of the images."""
@@ -114,8 +114,7 @@ class VectorField(VectorOperatorKernel, ABC):
         self.lengthscale = lengthscale
 
     def _resolve(self, X: Tensor) -> Self:
-        scale = Gaussian(self.lengthscale)._resolve(X).lengthscale
-        return self._rebuild(lambda name, v: scale if isinstance(v, str) else v)
+        return self._with_arguments(lengthscale=Gaussian(self.lengthscale)._resolve(X).lengthscale)
 
     @abstractmethod
     def _profile(self, square: Tensor, d: int) -> tuple[Tensor | float, float]:

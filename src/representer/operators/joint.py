@@ -21,6 +21,7 @@ from representer.operators.base import (
     OperatorKernel,
     OperatorSum,
     VectorOperatorKernel,
+    diagonal_blocks,
 )
 from representer.samples import Data, as_vectors, count
 from representer.values import Hyperparameter, NonNegative, Rule, is_real, number
@@ -49,9 +50,7 @@ class Coordinatewise(VectorOperatorKernel):
 
     def dense(self, X: Tensor, Y: Tensor | None, p: int) -> Tensor:
         """The block matrix, in which every block is diagonal."""
-        products = number(self, "weight", X) * X[:, None, :] * (X if Y is None else Y)
-        n, m, _ = products.shape
-        return torch.diag_embed(products).permute(0, 2, 1, 3).reshape(n * p, m * p)
+        return diagonal_blocks(number(self, "weight", X) * X[:, None, :] * (X if Y is None else Y))
 
     def apply(self, X: Tensor, anchors: Tensor, coefficients: Tensor) -> Tensor:
         """The products weight · X ∘ Σ_j z_j ∘ c_j."""
@@ -132,13 +131,11 @@ class Patchwise(VectorOperatorKernel):
 
     def _resolve(self, X: Tensor) -> Self:
         entries = torch.cat([window.entries(X) for window in self._windows()])
-        return self._rebuild(lambda name, v: self.kernel._resolve(entries) if name == "kernel" else v)
+        return self._with_arguments(kernel=self.kernel._resolve(entries))
 
     def dense(self, X: Tensor, Y: Tensor | None, p: int) -> Tensor:
         """The block matrix, in which every block is diagonal."""
-        grams = torch.stack([window._gram(X, Y) for window in self._windows()], -1) @ self._masks(p, X)
-        n, m, _ = grams.shape
-        return torch.diag_embed(grams).permute(0, 2, 1, 3).reshape(n * p, m * p)
+        return diagonal_blocks(torch.stack([window._gram(X, Y) for window in self._windows()], -1) @ self._masks(p, X))
 
     def apply(self, X: Tensor, anchors: Tensor, coefficients: Tensor) -> Tensor:
         """The sum of the products of all patches."""

@@ -181,7 +181,7 @@ def take(X: Data, rows: Tensor) -> Data:
 
 
 def plain(X: Data, *, copy: bool = False) -> Data:
-    """Tensors as NumPy arrays, anything else as it is; with ``copy``, in memory of its own."""
+    """Tensors as NumPy arrays, anything else, such as None, as it is; with ``copy``, in memory of its own."""
     if isinstance(X, Tensor):
         array = X.detach().cpu().numpy()
         return array.copy() if copy else array
@@ -349,8 +349,8 @@ class InMemory(Samples):
 
     def recalled(self, X: Data, targets: Callable[[np.ndarray], Data], *, pairwise: bool) -> TrainingSamples:
         """The samples of positive weight as a user could pass them again."""
-        w = None if self.samples.weights is None else plain(self.samples.weights)
-        return TrainingSamples.of(X, targets(plain(self.samples.Y)), w, self.groups, pairwise=pairwise)
+        Y, w = map(plain, (self.samples.Y, self.samples.weights))
+        return TrainingSamples.of(X, targets(Y), w, self.groups, pairwise=pairwise)
 
     def weighty(self) -> np.ndarray:
         """The numbers of the samples of positive weight."""
@@ -398,15 +398,15 @@ class HeldSamples:
         """The samples of a block in memory of their own; ``rows`` are their numbers, ``complete``: they are all."""
         keys = sampling_keys(rows if block.groups is None else plain(block.groups), seed)
         bound = None if complete or block.groups is None else keys.max() + np.uint64(1)
-        weights, groups = (None if a is None else plain(a, copy=True) for a in (block.weights, block.groups))
-        return cls(keys, plain(block.X, copy=True), plain(block.Y, copy=True), weights, groups, bound)
+        X, Y, weights, groups = (plain(a, copy=True) for a in (block.X, block.Y, block.weights, block.groups))
+        return cls(keys, X, Y, weights, groups, bound)
 
     @classmethod
     def all_of(cls, block: Block, inputs: Data = None) -> HeldSamples:
         """All samples of a fit in memory of their own; ``inputs``, if any, take the place of the prepared ones."""
-        arrays = (None if a is None else plain(a, copy=True) for a in (block.weights, block.groups))
-        X = plain(block.X if inputs is None else inputs, copy=True)
-        return cls(np.empty(0, dtype=np.uint64), X, plain(block.Y, copy=True), *arrays)
+        X = block.X if inputs is None else inputs
+        arrays = (plain(a, copy=True) for a in (X, block.Y, block.weights, block.groups))
+        return cls(np.empty(0, dtype=np.uint64), *arrays)
 
     def __len__(self) -> int:
         return len(self.keys)

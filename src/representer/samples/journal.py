@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
+from functools import reduce
 from typing import Any, TypeVar
 
 import numpy as np
@@ -86,7 +87,7 @@ def summed(question: str, terms: Sequence[Term], add: Callable[[Term, Any], Answ
     """The sum of many terms by ``add(term, sum so far)``, from None on or from the sum that the journal has."""
     journal = _journal.get()
     if journal is None:
-        return _sum(terms, add)
+        return reduce(lambda result, term: add(term, result), terms, None)
 
     def compute() -> Answer | None:
         result: Answer | None
@@ -98,10 +99,3 @@ def summed(question: str, terms: Sequence[Term], add: Callable[[Term, Any], Answ
         return result
 
     return remembered(lambda: question, compute)
-
-
-def _sum(terms: Sequence[Term], add: Callable[[Term, Any], Answer]) -> Answer | None:
-    result: Answer | None = None
-    for term in terms:
-        result = add(term, result)
-    return result

@@ -627,7 +627,7 @@ def conditional_system(
     """
     if pair is None:
         block = samples.rows(np.arange(samples.n))
-        w, groups = (None if a is None else plain(a, copy=True) for a in (block.weights, block.groups))
+        w, groups = (plain(a, copy=True) for a in (block.weights, block.groups))
         total = float(samples.n if block.weights is None else block.weights.sum())
         how = targets.representation
         weights = SampleWeights(original(kernel), inputs, total * alpha, intercept, how, w).with_system(kernel)
@@ -644,8 +644,8 @@ def conditional_system(
     stored = None
     if inputs is not None and isinstance(cells, InMemory):
         block = cells.samples
-        arrays = (None if a is None else plain(a) for a in (block.weights, block.groups))
-        stored = HeldSamples(np.empty(0, dtype=np.uint64), inputs, plain(block.Y), *arrays)
+        arrays = (plain(a) for a in (block.Y, block.weights, block.groups))
+        stored = HeldSamples(np.empty(0, dtype=np.uint64), inputs, *arrays)
     system = summed_system(
         cells,
         StoredFeatures.of(pair[0], features, how),
@@ -658,7 +658,6 @@ def conditional_system(
         step=lambda seen: cell_step(targets, seen),
         width=cell_step(targets, features).width,
     )
-    own = {field.name: getattr(system, field.name) for field in fields(SummedSystem)}
     error = approximation_error(features, held.X)
-    own |= {"alpha": alpha, "samples": stored, "approximation_error": error}
+    own = system.__getstate__() | {"alpha": alpha, "samples": stored, "approximation_error": error}
     return CellSystem(**own, targets=targets, scale=scale, first_alpha=first_alpha)

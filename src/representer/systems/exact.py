@@ -15,7 +15,6 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -29,6 +28,7 @@ from representer.linalg import (
     conjugate_gradient,
     eigh,
     factorize,
+    factorize_products,
     inverse_blocks,
     kronecker_solve,
     nearest_kronecker,
@@ -39,7 +39,6 @@ from representer.linalg import (
     solve_blocks,
     spectrum_of_factor,
     thin_svd,
-    woodbury,
 )
 from representer.notices import warn
 from representer.operators import (
@@ -57,8 +56,6 @@ from representer.samples import Block, Data, count, take
 from representer.samples import rows as limits
 from representer.systems.base import Criterion, System, group_members, least_shift, relative_norm, shift_range
 from representer.values import Value
-
-Solver = Literal["auto", "dense", "iterative"]
 
 # Rank of the pivoted Cholesky preconditioner: its cost stays below that of a few products with the kernel.
 PRECONDITIONER_RANK = 200
@@ -523,8 +520,30 @@ class RidgeData:
         return self.rows(limits.drawn_rows(n, limit, seed, self.groups))
 
     def path(self, alphas: Tensor, criterion: Criterion = "loo") -> Tensor:
-        """The criterion for many alphas; the spectrum of the only scalar kernel stays at hand for later ones."""
-        return criterion_path(self, alphas, criterion)[0]
+        """The criterion for many alphas from one eigendecomposition (for each part of the outputs).
+
+        The spectrum of the only scalar kernel stays at hand for later alphas and for the fit.
+        """
+        n = len(self.Y)
+        if self.form is None:
+            return self._coupled_path(n * alphas, criterion) / n
+        rotation, targets = self.form.rotation, self.root[:, None] * self.targets
+        targets = targets if rotation is None else targets @ rotation
+        known = self.spectrum if self.refinable else None
+        errors = torch.zeros_like(alphas)
+        for weights, outputs, rows in self.patterns:
+            spectrum, constants = part_spectrum(self, weights, rows, known)
+            blocks = self.blocks(rows) if criterion == "loo" else None
+            part = targets[rows[:, None], outputs]
+            errors += spectral_path(spectrum, part, n * alphas, criterion, constants=constants, blocks=blocks)
+        return errors / n
+
+    def _coupled_path(self, shifts: Tensor, criterion: Criterion) -> Tensor:
+        refuse_missing(self.mask, criterion)
+        matrix, constants = self.block_gram()
+        spectrum = eigh(matrix, name="The block Gram matrix", overwrite=True)
+        targets = self.entry_root[:, None] * self.Y.reshape(-1)[self.entries, None]
+        return spectral_path(spectrum, targets, shifts, criterion, constants=constants, blocks=self.entry_blocks())
 
     @cached_property
     def spectrum(self) -> Known:
@@ -1032,14 +1051,19 @@ class CoupledOutputs(System):
         found = self.inverse.intercepts(self._flat(self.data.Y), self._dual)
         return None if found is None else found[:, 0]
 
-    def _fitted(self) -> Tensor:
+    def _values(self, X: Data) -> Tensor:
+        """f(x_i) + b, (m, p)."""
         b = self.intercept()
-        values = self.data.kernel.apply(self.data.X, self.data.X, self.coefficients())
+        values = self.data.kernel.apply(X, self.data.X, self.coefficients())
         return values if b is None else values + b
+
+    def _cross(self, X: Data) -> Tensor:
+        """Rooted rows (m·p, N) of the block matrix with the entries."""
+        return self.data.kernel.dense(X, self.data.X, self.data.Y.shape[1])[:, self.entries] * self.inverse.root
 
     def residual(self) -> float:
         noise = self.shift / self.data.columns
-        missed = self.data.targets - self._fitted() - noise * self.coefficients()
+        missed = self.data.targets - self._values(self.data.X) - noise * self.coefficients()
         return relative_norm(self._flat(missed), self._flat(self.data.targets))
 
     def left_out(self, groups: Tensor | None = None) -> Tensor:
@@ -1057,7 +1081,7 @@ class CoupledOutputs(System):
         change = self.inverse.influence(cross, places % p)
         own = torch.arange(n) if data.groups is None else data.groups
         together = (own[self.entries // p][:, None] == own[places // p]).to(cross)
-        fitted = self._fitted().reshape(-1)[places] - ((change * together).mT @ residuals)[:, 0]
+        fitted = self._values(self.data.X).reshape(-1)[places] - ((change * together).mT @ residuals)[:, 0]
         flat = predictions.reshape(-1).clone()
         flat[places] = fitted
         return flat.reshape(n, p)
@@ -1065,8 +1089,7 @@ class CoupledOutputs(System):
     def _left_out_changes(self, X: Data) -> tuple[Tensor, Tensor]:
         """f(x) − f₋ₛ(x) and how its variance grows, (m, n, p); NaN for samples without any target."""
         (n, p), m, blocks = self.data.Y.shape, count(X), self.data.entry_blocks()
-        cross = self.data.kernel.dense(X, self.data.X, p)[:, self.entries] * self.inverse.root
-        influence = self.inverse.influence(cross, torch.arange(m * p) % p)
+        influence = self.inverse.influence(self._cross(X), torch.arange(m * p) % p)
         changes, added = self.inverse.left_out_changes(influence, self.inverse.residuals(self._dual, blocks), blocks)
         samples = changes.new_full((2, m * p, n), torch.nan)
         # Entries of one sample are left out together.
@@ -1081,9 +1104,7 @@ class CoupledOutputs(System):
     def left_out_at(self, X: Data) -> tuple[Tensor, Tensor]:
         """f minus the influence of the residuals of what is left out; NaN for samples without any target."""
         changes, added = self._left_out_changes(X)
-        fitted = self.data.kernel.apply(X, self.data.X, self.coefficients())
-        fitted = fitted if (b := self.intercept()) is None else fitted + b
-        return fitted[:, None] - changes, self.variance(X)[:, None] + added
+        return self._values(X)[:, None] - changes, self.variance(X)[:, None] + added
 
     def left_out_variance(self) -> Tensor:
         """The diagonals of the inverted blocks of samples, or groups; NaN where a target is missing."""
@@ -1096,9 +1117,8 @@ class CoupledOutputs(System):
     def variance(self, X: Data) -> Tensor:
         """From one triangular solve with the cross blocks."""
         p = self.data.Y.shape[1]
-        cross = self.data.kernel.dense(X, self.data.X, p)[:, self.entries] * self.inverse.root
         diagonal = self.data.kernel.diag(X, p).reshape(-1)
-        return self.inverse.variance(diagonal, cross, torch.arange(len(diagonal)) % p).reshape(-1, p)
+        return self.inverse.variance(diagonal, self._cross(X), torch.arange(len(diagonal)) % p).reshape(-1, p)
 
 
 # -- coupled outputs, by the kernel's action --------------------------------------------------------------------------
@@ -1194,8 +1214,14 @@ def _preconditioner(kernel: OperatorKernel, X: Data, noise: Tensor, mask: Tensor
     diagonal = kernel.diag(X, p) * mask
     rank = min(PRECONDITIONER_RANK, n * p)
     factor, _ = pivoted_cholesky(column, diagonal=diagonal.reshape(-1), max_rank=rank)
-    inverse = woodbury(factor, shift.item())
-    return lambda residual: inverse.solve(residual.reshape(-1, 1)).reshape(residual.shape)
+    inner = factorize_products(factor, shift, name="The inner matrix of the preconditioner")
+
+    def precondition(residual: Tensor) -> Tensor:
+        """The product (B Bᵀ + shift·I)⁻¹ r by Woodbury's formula."""
+        right = residual.reshape(-1, 1)
+        return ((right - factor @ inner.solve(factor.mT @ right)) / shift).reshape(residual.shape)
+
+    return precondition
 
 
 def _terms(kernel: OperatorKernel, X: Data) -> list[tuple[OperatorKernel, Data]]:
@@ -1206,14 +1232,11 @@ def _terms(kernel: OperatorKernel, X: Data) -> list[tuple[OperatorKernel, Data]]
 
 
 # -- choices ----------------------------------------------------------------------------------------------------------
-def factor_system(
-    data: RidgeData,
-    alpha: float,
-    *,
-    known: Known | None = None,
-    solver: Solver = "auto",
-) -> System:
+def factor_system(data: RidgeData, alpha: float) -> System:
     """Factor K + diag(n·alpha/weights) by the cheapest exact route that the kernel and the missing entries allow.
+
+    That is one by structure where there is some, also by a spectrum that ``data.path`` has left at hand; the block
+    matrix up to ``rows.DENSE_LIMIT`` entries; and conjugate gradients above.
 
     Parameters
     ----------
@@ -1221,10 +1244,6 @@ def factor_system(
         The samples with their targets, and the kernel.
     alpha : float
         The weight of ‖f‖² beside the mean loss.
-    known : (Eigenpairs, Constants or None), optional
-        What ``gram_spectrum`` gives of the only scalar kernel; by default what ``data.path`` has left at hand.
-    solver : {"auto", "dense", "iterative"}
-        ``"auto"`` uses structure where there is some, the block matrix up to ``rows.DENSE_LIMIT``, and iterates above.
 
     Examples
     --------
@@ -1237,57 +1256,15 @@ def factor_system(
     >>> (X.T @ system.coefficients()).round(decimals=4).tolist()  # the slope of ridge regression, xᵀy / (xᵀx + 2·2.5)
     [[0.5]]
     """
-    if solver not in get_args(Solver):
-        raise ValueError(f"solver must be one of {get_args(Solver)}; got {solver!r}.")
-    p = data.Y.shape[1]
-    known = vars(data).get("spectrum") if known is None else known
+    p, known = data.Y.shape[1], vars(data).get("spectrum")
     expected = data.kernel.n_outputs(data.X)
     if expected not in (None, p):
         raise ValueError(f"{data.kernel!r} has {expected} outputs on these inputs, but there are {p} targets.")
     if data.stayed is not None and isinstance(data.kernel, Decomposable):  # what the repair means for new points
         data = replace(data, kernel=Decomposable(Projected(data.kernel.kernel, data.stayed), data.kernel.operator))
-    if solver == "auto" and data.form is not None:
+    if data.form is not None:
         return SeparateOutputs(data, alpha, known)
-    dense = solver == "dense" or (solver == "auto" and data.Y.numel() <= limits.DENSE_LIMIT)
-    return (CoupledOutputs if dense else IterativeOutputs)(data, alpha)
-
-
-def criterion_path(
-    data: RidgeData,
-    alphas: Tensor,
-    criterion: Criterion,
-    known: Known | None = None,
-) -> tuple[Tensor, Known | None]:
-    """The criterion for many values of alpha from one eigendecomposition (for each part of the outputs).
-
-    Also returns the spectrum of the weighted Gram matrix where there is just one, for the final fit.
-    """
-    n = len(data.Y)
-    shifts = n * alphas
-    if data.form is None:
-        return _coupled_path(data, shifts, criterion) / n, None
-    form = data.form
-    targets = data.root[:, None] * data.targets
-    targets = targets if form.rotation is None else targets @ form.rotation
-    if not data.refinable:
-        known = None
-    elif known is None:
-        known = data.spectrum
-    errors = torch.zeros_like(alphas)
-    for weights, outputs, rows in data.patterns:
-        spectrum, constants = part_spectrum(data, weights, rows, known)
-        blocks = data.blocks(rows) if criterion == "loo" else None
-        part = targets[rows[:, None], outputs]
-        errors += spectral_path(spectrum, part, shifts, criterion, constants=constants, blocks=blocks)
-    return errors / n, known
-
-
-def _coupled_path(data: RidgeData, shifts: Tensor, criterion: Criterion) -> Tensor:
-    refuse_missing(data.mask, criterion)
-    matrix, constants = data.block_gram()
-    spectrum = eigh(matrix, name="The block Gram matrix", overwrite=True)
-    targets = data.entry_root[:, None] * data.Y.reshape(-1)[data.entries, None]
-    return spectral_path(spectrum, targets, shifts, criterion, constants=constants, blocks=data.entry_blocks())
+    return (CoupledOutputs if data.Y.numel() <= limits.DENSE_LIMIT else IterativeOutputs)(data, alpha)
 
 
 def refuse_missing(mask: Tensor | None, criterion: Criterion) -> None:

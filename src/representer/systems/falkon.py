@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -138,11 +137,11 @@ def solve_falkon(
 
 def _preconditioner(standing: Tensor, scales: Tensor, shift: float, weight: float) -> Callable[[Tensor], Tensor]:
     inner = (standing.mT @ standing).double() * (weight / len(standing))
-    factors: dict[float, Cholesky] = {}
-    for scale in scales.tolist():
-        if scale not in factors:
-            build = partial(_shifted, inner, scale, shift)
-            factors[scale] = factorize(build, name="The preconditioner of Falkon")
+
+    def factored(scale: float) -> Cholesky:
+        return factorize(lambda: shifted(scale * inner, shift), name="The preconditioner of Falkon")
+
+    factors = {scale: factored(scale) for scale in dict.fromkeys(scales.tolist())}
     members = {a: (scales == a).nonzero()[:, 0] for a in factors}
 
     def precondition(residual: Tensor) -> Tensor:
@@ -152,7 +151,3 @@ def _preconditioner(standing: Tensor, scales: Tensor, shift: float, weight: floa
         return solved
 
     return precondition
-
-
-def _shifted(inner: Tensor, scale: float, shift: float) -> Tensor:
-    return shifted(scale * inner, shift)

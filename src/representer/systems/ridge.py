@@ -265,7 +265,7 @@ class LeftOutMoments:
         freedom, ``replicated``.
         """
         if self.noise is None or not unit > 0 or (replicated is None and self.missed is None):
-            scale = self.scale()
+            scale = robust_scale((self.Y - self.mean) ** 2 / self.variance)
             return scale, torch.ones_like(scale)
         nothing = np.zeros(self.Y.shape[1])
         scatter, freedom = (torch.from_numpy(values) for values in replicated or (nothing, nothing))
@@ -293,10 +293,6 @@ class LeftOutMoments:
             scales.append(scale)
         best = torch.stack(values).argmin(0)
         return torch.stack(scales).gather(0, best[None])[0], factors[best]
-
-    def scale(self) -> Tensor:
-        """s² (p,), with which the residuals have the variance that the model gives them."""
-        return robust_scale((self.Y - self.mean) ** 2 / self.variance)
 
 
 # Residuals count as if they were at most so many standard deviations.
@@ -463,7 +459,7 @@ class ExactSystem(FittedSystem):
 
     def _expansion(self, coefficients: Tensor, slopes: Tensor | None = None) -> Expansion:
         """f + b as a sum over the samples, in memory of its own."""
-        parts = (None if a is None else plain(a, copy=True) for a in (coefficients, self.intercept(), slopes))
+        parts = (plain(a, copy=True) for a in (coefficients, self.intercept(), slopes))
         C, b, stored = parts
         return Expansion(self.kernel, self._held.X, C, b, self.representation, stored)
 
@@ -963,8 +959,7 @@ def feature_function(
     if expand and features.landmarks is not None and not full.loses_digits(weighted, 0.0 if b is None else b):
         kernel = Decomposable(full.kernel, operator)
         return Expansion(kernel, full.state, full.coefficients(U), b).stored(how)
-    constant = None if b is None else plain(b, copy=True)
-    return FeatureFunction(features.factored(), plain(weighted, copy=True), constant)
+    return FeatureFunction(features.factored(), plain(weighted, copy=True), plain(b, copy=True))
 
 
 # -- choices ----------------------------------------------------------------------------------------------------------
@@ -1179,7 +1174,7 @@ class RidgeTask:
             problem=None if problem is None else f"Conjugate gradients {problem}, or use solver='direct'.",
             operator=operator,
             solution=plain(solution.coefficients),
-            constant=None if solution.intercept is None else plain(solution.intercept),
+            constant=plain(solution.intercept),
             error=solution.residual,
             total_weight=self.samples.weight,
         )

@@ -59,17 +59,6 @@ class LeftOut:
     inverse: Any
     groups: Groups | None = None
 
-    @classmethod
-    def of(cls, dual: Tensor, diagonal: Tensor) -> LeftOut:
-        """Leave samples out one by one; ``diagonal`` (..., n) is that of P."""
-        return cls(dual / diagonal[..., None], diagonal[..., None])
-
-    @classmethod
-    def of_groups(cls, dual: Tensor, blocks: list[Tensor], groups: Groups) -> LeftOut:
-        """Leave groups out; the ``blocks`` are those of P."""
-        factors = [torch.linalg.cholesky_ex(block)[0] for block in blocks]
-        return cls(_solved(groups, factors, dual), factors, groups)
-
     def pulled(self, slope: Tensor) -> tuple[Tensor, Tensor | BlockDiagonal]:
         """Z (..., n, q) and B, or its diagonal (..., n), for a gradient Γ in the errors."""
         if self.groups is None:
@@ -180,8 +169,10 @@ class RidgeSystem(ABC):
     def left_out(self, dual: Tensor, groups: Groups | None = None) -> LeftOut:
         """The errors y_S − f₋ₛ(x_S) of the fits without each sample, or each group, and with the same shift."""
         if groups is None:
-            return LeftOut.of(dual, self.diagonal())
-        return LeftOut.of_groups(dual, self.blocks(groups), groups)
+            diagonal = self.diagonal()[..., None]
+            return LeftOut(dual / diagonal, diagonal)
+        factors = [torch.linalg.cholesky_ex(block)[0] for block in self.blocks(groups)]
+        return LeftOut(_solved(groups, factors, dual), factors, groups)
 
     @abstractmethod
     def coefficients(self, right: Tensor, dual: Tensor | None = None) -> Tensor:
@@ -339,9 +330,7 @@ class FactorSystem(RidgeSystem):
         return self.cholesky.solve(self.features.mT @ self._rooted(right))
 
     def _solve(self, right: Tensor) -> Tensor:
-        scaled = self._rooted(right)
-        theta = self.cholesky.solve(self.features.mT @ scaled)
-        return self._rooted(scaled - self.features @ theta) / self.shift[..., None, None]
+        return self._rooted(self._rooted(right) - self.features @ self._theta(right)) / self.shift[..., None, None]
 
     def apply(self, dual: Tensor) -> Tensor:
         return self.matrix @ (self.matrix.mT @ dual)

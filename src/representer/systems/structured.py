@@ -915,7 +915,7 @@ class StructuredSystem(FieldState, System):
         model, anchored = self.model, self.regression.outputs.anchored
         anchors = self.samples.Y if anchored else None if self.targets is None else self.targets.landmarks
         solution = self.diagonal.solution(self.alpha)
-        C, b = (None if values is None else plain(values) for values in solution)
+        C, b = map(plain, solution)
         coordinates: Expansion | FeatureFunction
         if self.features is None:
             kernel = original(model.kernel)
@@ -1018,7 +1018,7 @@ def structured_system(model: StructuredModel, pairs: Pairs, source: Samples | No
 
     Without an approximation it is exact. With one it goes by sums over the samples, unless some have no output.
     """
-    weights, groups, labelled = (None if a is None else plain(a) for a in (pairs.weights, pairs.groups, pairs.labelled))
+    weights, groups, labelled = map(plain, (pairs.weights, pairs.groups, pairs.labelled))
     samples = HeldSamples(np.empty(0, dtype=np.uint64), pairs.inputs, pairs.outputs, weights, groups)
     system = StructuredSystem(model, samples, labelled)
     if model.approximation is not None:

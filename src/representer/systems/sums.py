@@ -215,27 +215,27 @@ class NormalStep(Step):
         )
 
     def __call__(self, block: Block, total: NormalSums | None) -> NormalSums:
-        B, w = self.features(block.X), block.weights
+        B = self.features(block.X)
         Y = (block.Y if self.targets is None else self.targets(block.Y)).to(torch.float64)
-        n, weight = len(Y), float(len(Y))
-        if w is not None:
-            kept = w > 0
-            n, weight = int(kept.sum()), float(w.double().sum())
-            root = w.double().sqrt()[:, None]
-            B, Y = B * root.to(B), Y * root
-        else:
-            root = Y.new_ones(len(Y), 1)
-        small = torch.cat([Y, root], 1).to(B).mT @ B  # a product of few rows is faster than one of few columns
-        corner = torch.cat([Y, root], 1).mT @ Y
-        m, p = B.shape[1], Y.shape[1]
-        if total is None:
-            total = NormalSums.zeros(m, p, like=Y)
-        add_gram(total.gram, B)
-        total.cross.add_(small[:p].mT)
-        total.feature_sum.add_(small[p])
-        total.squares.add_(corner[:p])
-        total.target_sum.add_(corner[p])
-        return replace(total, n=total.n + n, weight=total.weight + weight)
+        total = NormalSums.zeros(B.shape[1], Y.shape[1], like=Y) if total is None else total
+        return add_rows(total, B, Y, block.weights)
+
+
+def add_rows(total: NormalSums, B: Tensor, Y: Tensor, w: Tensor | None) -> NormalSums:
+    """The sums with these rows of features and targets added to their arrays, in place."""
+    n, weight, root = len(Y), float(len(Y)), Y.new_ones(len(Y), 1)
+    if w is not None:
+        n, weight, root = int((w > 0).sum()), float(w.double().sum()), w.double().sqrt()[:, None]
+        B, Y = B * root.to(B), Y * root
+    columns = torch.cat([Y, root], 1)
+    small = columns.to(B).mT @ B  # a product of few rows is faster than one of few columns
+    corner = columns.mT @ Y
+    add_gram(total.gram, B)
+    total.cross.add_(small[:-1].mT)
+    total.feature_sum.add_(small[-1])
+    total.squares.add_(corner[:-1])
+    total.target_sum.add_(corner[-1])
+    return replace(total, n=total.n + n, weight=total.weight + weight)
 
 
 def add_gram(total: Tensor, B: Tensor) -> None:
@@ -467,45 +467,35 @@ class NormalRidge:
         """Features of samples in the eigenvectors of S, (n, m)."""
         return self._unturned(self._centred(features)) @ self.spectrum.vectors
 
-    def left_out(self, coordinates: Tensor, block: Block, alphas: Tensor) -> tuple[Tensor, Tensor]:
-        """y_i − f₋ᵢ(x_i) for samples of the fit, and 1 − h_i, their leverages; (n, p, number of alphas) each.
+    def left_out(self, coordinates: Tensor, block: Block, alphas: Tensor) -> Tensor:
+        """y_i − f₋ₛ(x_i) (n, p, number of alphas) for samples of the fit, each without its group S or alone.
 
         In rotated coordinates; without i the shift alpha·Σ w stays what it is.
         """
         Y = self._rotated(block.Y.double() - self.target_mean)
         w = block.full_weights(Y)
         inside, squares = self.spectrum.vectors.mT @ self.cross, coordinates**2
-        residuals, rest = Y.new_empty(*Y.shape, len(alphas)), Y.new_empty(*Y.shape, len(alphas))
+        residuals = Y.new_empty(*Y.shape, len(alphas))
         base = 1.0 - (w / self.sums.weight if self.intercept else torch.zeros_like(w))
         for scale, outputs in self._groups():
             filters = scale / (scale * self.spectrum.values[:, None] + alphas * self.weight)
             kept = (base[:, None] - w[:, None] * (squares @ filters)).clamp(min=torch.finfo(Y.dtype).eps)
             for j in outputs:
-                rest[:, j] = kept
                 missed = Y[:, j, None] - coordinates @ (inside[:, j, None] * filters)
                 residuals[:, j] = missed / kept if block.groups is None else missed
             if block.groups is not None:
                 for a, values in enumerate(filters.mT):
                     rows = coordinates * values.clamp(min=0.0).sqrt()
-                    residuals[:, outputs, a] = self._without_groups(rows, block, residuals[:, outputs, a])
-        return residuals, rest
-
-    def _without_groups(self, rows: Tensor, block: Block, residuals: Tensor) -> Tensor:
-        """y_i − f₋ₛ(x_i) (n, p) from y_i − f(x_i); ``rows`` Z have the leverages w_i Z_iZ_iᵀ, but for constants."""
-        found = torch.empty_like(residuals)
-        for index, change in self._changes(rows, block):
-            found[index] = solve_blocks(change, residuals[index])
-        return found
-
-    def _shares_without_groups(self, rows: Tensor, block: Block) -> Tensor:
-        """The numbers r_i (n,) with which alpha·Σw/(w_i r_i) are the variances of y_i − f₋ₛ(x_i)."""
-        found = rows.new_empty(len(rows))
-        for index, change in self._changes(rows, block):
-            found[index] = 1.0 / inverse_blocks(change).diagonal(dim1=-2, dim2=-1)
-        return found
+                    for index, change in self._changes(rows, block):
+                        places = index[:, :, None], outputs, a
+                        residuals[places] = solve_blocks(change, residuals[places])
+        return residuals
 
     def _changes(self, rows: Tensor, block: Block) -> Iterator[tuple[Tensor, Tensor]]:
-        """The groups of each size, and the matrices I − H_SS diag(w_S) of their leverages."""
+        """The groups of each size, and the matrices I − H_SS diag(w_S) of their leverages.
+
+        ``rows`` Z have the leverages w_i Z_iZ_iᵀ, but for constants.
+        """
         assert block.groups is not None
         w = block.full_weights(rows)
         for index in group_members(block.groups):
@@ -519,7 +509,7 @@ class NormalRidge:
         size = 8 * (coordinates.shape[1] + 3 * len(self.scales) * len(alphas))
         for rows in whole_groups(block.groups, len(block), size, limit):
             part = block.rows(rows.numpy())
-            residuals, _ = self.left_out(coordinates[rows], part, alphas)
+            residuals = self.left_out(coordinates[rows], part, alphas)
             w = part.full_weights(residuals)
             errors += torch.einsum("i,ija->a", w, residuals**2)
             weight += float(w.sum())
@@ -559,7 +549,7 @@ class NormalRidge:
             yield outputs, coordinates * (scale / (scale * self.spectrum.values + alpha * self.weight)).sqrt()
 
     def left_out_at(self, features: Tensor, block: Block, alpha: float) -> tuple[Tensor, Tensor]:
-        """What ``left_out`` gives, of one alpha and to more digits: from features of the samples, (n, p) each.
+        """What ``left_out`` gives of one alpha, to more digits, from features; and 1 − h_i of leverages, (n, p) each.
 
         Of samples in groups, the second is what 1 − h_i stands for in the variance of y_i − f₋ₛ(x_i).
         """
@@ -573,8 +563,10 @@ class NormalRidge:
             return missed / rest, rest
         found = torch.empty_like(missed)
         for outputs, rows in self._rows(features, alpha):
-            found[:, outputs] = self._without_groups(rows, block, missed[:, outputs])
-            rest[:, outputs] = self._shares_without_groups(rows, block)[:, None]
+            for index, change in self._changes(rows, block):
+                places = index[:, :, None], outputs
+                found[places] = solve_blocks(change, missed[places])
+                rest[places] = 1.0 / inverse_blocks(change).diagonal(dim1=-2, dim2=-1)[:, :, None]
         return found, rest
 
     def left_out_changes(self, features: Tensor, held: Tensor, block: Block, alpha: float) -> tuple[Tensor, Tensor]:
@@ -650,35 +642,17 @@ class SeparateStep(Step):
         if total is None:
             empty = (NormalSums.zeros(B.shape[1], 1, like=Y) for _ in range(Y.shape[1]))
             total = SeparateSums(0.0, tuple(empty))
-        parts = []
-        for part, y in zip(total.parts, Y.mT, strict=True):
-            known = (~y.isnan() & (w > 0)).nonzero()[:, 0]
-            root = w[known].sqrt()[:, None]
-            rows, targets = B[known] * root.to(B), y[known, None] * root
-            add_gram(part.gram, rows)
-            part.cross.add_(rows.mT @ targets.to(rows))
-            part.feature_sum.add_((rows.mT @ root.to(rows))[:, 0])
-            part.squares.add_(targets.mT @ targets)
-            part.target_sum.add_((root.mT @ targets)[0])
-            parts.append(replace(part, n=part.n + len(known), weight=part.weight + float(w[known].sum())))
-        return SeparateSums(total.weight + float(w.sum()), tuple(parts))
+        known = ~Y.isnan() & (w > 0)[:, None]
+        outputs = zip(total.parts, Y.mT, known.mT, strict=True)
+        parts = tuple(add_rows(part, B[rows], y[rows, None], w[rows]) for part, y, rows in outputs)
+        return SeparateSums(total.weight + float(w.sum()), parts)
 
 
 class SeparateRidge:
     """What ``NormalRidge`` is for complete targets, output by output; the operator is diagonal, diag(a).
 
-    (a_j S_j + alpha Σ w) u_j = B_j, with the S_j of the samples that have output j, and the weight of all of them.
-
-    Parameters
-    ----------
-    sums : SeparateSums
-        Of tensors.
-    scales : tensor (p,)
-        The a_j.
-    intercept : bool
-        Is there a constant b?
-    frame : Frame or None
-        That of the summed features, if they are not φ itself.
+    (a_j S_j + alpha Σ w) u_j = B_j, with the S_j of the samples that have output j, and the weight of all of them. The
+    arguments are those of ``NormalRidge``.
     """
 
     rotation = None

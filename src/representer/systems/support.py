@@ -13,7 +13,7 @@ from torch import Tensor
 
 from representer.functions import FieldState, Function, Span, Stacked
 from representer.kernels import is_bounded
-from representer.linalg import by_rows, cached_bytes
+from representer.linalg import by_rows, cached_bytes, inverse_blocks
 from representer.samples import Data, HeldSamples, count, plain, take
 from representer.samples import rows as limits
 from representer.systems.base import Groups
@@ -119,9 +119,8 @@ class PointSupport(FieldState):
 
 def _inverse_diagonal(blocks: Tensor) -> Tensor:
     """The diagonals (g, s) of inverses (g, s, s); infinite where rounding has left a block singular."""
-    inverses, failed = torch.linalg.inv_ex(blocks)
-    diagonals = inverses.diagonal(dim1=-2, dim2=-1)
-    return torch.where((failed == 0)[:, None] & diagonals.isfinite(), diagonals, torch.inf)
+    diagonals = inverse_blocks(blocks).diagonal(dim1=-2, dim2=-1)
+    return torch.where(diagonals.isfinite(), diagonals, torch.inf)
 
 
 def _share(explained: Tensor, diagonal: Tensor) -> Tensor:
