@@ -924,6 +924,29 @@ def predict_interval(self: KernelLearner, X: Data, coverage: float = 0.9) -> np.
     return ends[:, 0] if self._has_flat_answers() else ends
 
 
+def predict_class(self: Any, X: Data) -> np.ndarray:
+    """Predict class labels.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_samples, n_features), or a sequence of what the kernel takes
+        Inputs; with a precomputed kernel, k(X, X_train).
+
+    Returns
+    -------
+    y : ndarray of shape (n_samples,)
+        The class of the largest value; far from all samples, the most frequent class.
+    """
+    if is_dask(X):
+        return self._lazily("predict", X, None, dtype=self.classes_.dtype)
+    inputs = self._new_inputs(X)
+    values = plain(self.function_(inputs))
+    numbers = self._chosen(values)
+    if self.calibration_ is not None and self.far_field_ is not None:
+        numbers = self.far_field_.classes(numbers, self.calibration_(values), inputs)
+    return self.classes_[numbers]
+
+
 def predict_set(self: KernelLearner, X: Data, coverage: float = 0.9) -> np.ndarray:
     """Which classes cannot be excluded, with a guarantee: CV+ (Romano, Sesia and Candès, 2020).
 

@@ -11,7 +11,14 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
 
 from representer.approximation import Nystroem
-from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting, score_of_classes
+from representer.estimators.base import (
+    KernelLearner,
+    KernelLike,
+    RandomState,
+    fitting,
+    predict_class,
+    score_of_classes,
+)
 from representer.estimators.base import predict_set as class_sets_of
 from representer.estimators.deep_regressor import (
     DEEP_ARGUMENTS,
@@ -22,7 +29,6 @@ from representer.estimators.deep_regressor import (
     deep_regression,
     deep_tags,
     forget,
-    seen_samples,
     stack_attributes,
     stack_solution,
 )
@@ -314,12 +320,13 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         problem = deep_regression(self, composition, samples, inputs, loss, self._labels)
         solution = problem.solve(problem.choose(self._search_settings(problem.seed, self.criterion)))
         self.__dict__.update(deep_attributes(solution))
-        labels = self.classes_[self._labels(plain(problem.seen.block.Y))]
-        self._training_samples = seen_samples(problem.seen, plain(problem.seen.inputs, copy=True), labels, composition)
+        own, seen = plain(problem.seen.inputs, copy=True), problem.seen
+        labels = self.classes_[self._labels(plain(seen.block.Y))]
+        self._training_samples = seen.recalled(own, labels, pairwise=problem.pairwise)
         if solution.outer is not None:
             self.system_ = solution.outer.system
         elif squared:
-            self.system_ = deep_spread(solution, plain(problem.seen.inputs, copy=True))
+            self.system_ = deep_spread(solution, own)
         if self.calibration is not None:
             self._calibrate(solution)
         return self
@@ -419,29 +426,6 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         decisions = plain(self.function_(self._new_inputs(X)))
         return decisions[:, 0] if decisions.shape[1] == 1 else decisions
 
-    def predict(self, X: Data) -> np.ndarray:
-        """Predict class labels.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features), or a sequence of what the first kernel takes
-            Inputs; with a precomputed kernel, k(X, X_train).
-
-        Returns
-        -------
-        y : ndarray of shape (n_samples,)
-            The class of the largest decision value, the most frequent one of several; far from all samples the most
-            frequent class.
-        """
-        if is_dask(X):
-            return self._lazily("predict", X, None, dtype=self.classes_.dtype)
-        inputs = self._new_inputs(X)
-        decisions = plain(self.function_(inputs))
-        numbers = self._chosen(decisions)
-        if self.calibration_ is not None and self.far_field_ is not None:
-            numbers = self.far_field_.classes(numbers, self.calibration_(decisions), inputs)
-        return self.classes_[numbers]
-
     def _chosen(self, decisions: np.ndarray) -> np.ndarray:
         """The number of the class of the largest decision value, of the most frequent one of several."""
         if decisions.shape[1] == 1:
@@ -450,6 +434,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         tied = decisions >= largest - SAME * np.abs(decisions).max(1, keepdims=True)
         return np.where(tied, self.class_count_, -1).argmax(1)
 
+    predict = predict_class
     predict_set = class_sets_of
     score = score_of_classes
 

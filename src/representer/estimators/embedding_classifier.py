@@ -12,7 +12,14 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from representer.approximation import Approximation
-from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting, score_of_classes
+from representer.estimators.base import (
+    KernelLearner,
+    KernelLike,
+    RandomState,
+    fitting,
+    predict_class,
+    score_of_classes,
+)
 from representer.estimators.base import predict_set as class_sets_of
 from representer.estimators.operator_ridge import OperatorRidge
 from representer.estimators.validation import (
@@ -322,7 +329,6 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
             inputs, samples = self._samples_in_memory(kernel, X, y, sample_weight, groups)
             how = self._representation(inputs)
         self._keep(self._solved(samples, kernel, how, inputs))
-        self._n_samples = samples.n
         held, pairwise = self.system_.samples, kernel.domain == "gram"
         own = plain(inputs, copy=True) if held is None else held.X
         self._training_samples = samples.recalled(own, lambda Y: self.classes_[Y.argmax(1)], pairwise=pairwise)
@@ -382,7 +388,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
             choice = Choice(self.kernel_, self.alpha_, self.criterion_value_, self.history_)
             solution = problem.add(self.system_, self._largest, block, choice)
         self._keep(replace(solution, training_loss=None))
-        self.n_samples_seen_ = self._n_samples = self.system_.n
+        self.n_samples_seen_ = self.system_.n
         return self
 
     def _solved(
@@ -550,28 +556,6 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         estimates = self.embedding(X)
         return estimates[:, 1] - estimates[:, 0] if len(self.classes_) == 2 else estimates
 
-    def predict(self, X: Data) -> np.ndarray:
-        """Predict class labels.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features), or a sequence of what the kernel takes
-            Inputs; with a precomputed kernel, k(X, X_train).
-
-        Returns
-        -------
-        y : ndarray of shape (n_samples,)
-            The most probable class; that of the largest estimate, but for samples far from all others.
-        """
-        if is_dask(X):
-            return self._lazily("predict", X, None, dtype=self.classes_.dtype)
-        inputs = self._new_inputs(X)
-        estimates = plain(self.function_(inputs))
-        numbers = estimates.argmax(1)
-        if self.calibration_ is not None and self.far_field_ is not None:
-            numbers = self.far_field_.classes(numbers, self.calibration_(estimates), inputs)
-        return self.classes_[numbers]
-
     def predict_proba(self, X: Data, kind: str | None = None) -> np.ndarray:
         """Predict class probabilities.
 
@@ -604,6 +588,11 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         probabilities = self.calibration_(estimates)
         return probabilities if self.far_field_ is None else self.far_field_(probabilities, inputs)
 
+    def _chosen(self, estimates: np.ndarray) -> np.ndarray:
+        """The number of the class of the largest estimate."""
+        return estimates.argmax(1)
+
+    predict = predict_class
     predict_set = class_sets_of
     score = score_of_classes
 
@@ -683,7 +672,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         """The expression of Theorem 4, whether its conditions hold or not."""
         assert self._training_loss is not None
         r, surprise = radius_with_prior(self.complexity_, 1.0) if prior else (self.complexity_, 0.0)
-        confidence = math.sqrt(8.0 / self._n_samples * (math.log(2.0 / beta) + surprise))
+        confidence = math.sqrt(8.0 / self.system_.n * (math.log(2.0 / beta) + surprise))
         return self._training_loss + 4.0 * math.e * r + confidence
 
     # -- attributes ---------------------------------------------------------------------------------------------------
