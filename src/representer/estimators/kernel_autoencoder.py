@@ -506,10 +506,6 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
     def _network(self) -> torch.nn.Module:
         return self._encoder.network()
 
-    def _decode(self, codes: Tensor) -> Tensor:
-        """Coordinates of reconstructions in the target space."""
-        return self.function_.from_image(codes, self.code_layer_ + 1)
-
     def _check_codes(self, Z: Data) -> Tensor:
         codes = check_codes(Z, "Z")
         if codes.shape[1] != self.n_components_:
@@ -619,7 +615,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
             Reconstructions. With a precomputed kernel, the row numbers of training samples, or of the candidates, which
             are then given as k(candidates, X_train).
         """
-        values = self._decode(self._check_codes(Z))
+        values = self.function_.from_image(self._check_codes(Z), self.code_layer_ + 1)
         if isinstance(self._space, FeatureSpace):
             if candidates is not None:
                 raise ValueError(
