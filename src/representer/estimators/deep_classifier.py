@@ -40,7 +40,7 @@ from representer.estimators.validation import (
     weights_by_class,
 )
 from representer.functions import Composed, Stacked
-from representer.inspection.explanation import class_misfits
+from representer.inspection import class_misfits, class_probabilities
 from representer.kernels import Stack
 from representer.notices import warn
 from representer.operators import OperatorKernel
@@ -484,20 +484,12 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
 
     def _misfits(self) -> np.ndarray:
         """−log p of each sample's class: by leave-one-out of a stack, or by refits without folds."""
-        answers_left_out, samples = self._left_out_answers(), self._training_samples
+        answers_left_out = self._left_out_answers()
         if answers_left_out is not None:
             return class_misfits(answers_left_out[1], answers_left_out[0])
-        fits = self._fold_fits()
-        assert samples is not None
-
-        def probabilities(learner: Any, inputs: Data, rows: np.ndarray) -> np.ndarray:
-            answers = np.zeros((len(rows), len(self.classes_)))
-            answers[:, np.searchsorted(self.classes_, learner.classes_)] = learner.predict_proba(inputs)
-            return answers
-
-        return class_misfits(
-            plain(fits.of_held_out(probabilities)), np.asarray(np.searchsorted(self.classes_, samples.y))
-        )
+        fits, classes = self._fold_fits(), self.classes_
+        held_out = fits.of_held_out(lambda learner, inputs, rows: class_probabilities(learner, inputs, classes))
+        return class_misfits(plain(held_out), np.asarray(np.searchsorted(classes, fits.samples.y)))
 
     # -- the fitted composition ---------------------------------------------------------------------------------------
     transform_layers = DeepKernelRegressor.transform_layers

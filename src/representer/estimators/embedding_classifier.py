@@ -39,7 +39,7 @@ from representer.estimators.validation import (
     weights_by_class,
 )
 from representer.functions import Expansion, FeatureFunction, Stacked
-from representer.inspection.explanation import class_misfits
+from representer.inspection import class_misfits
 from representer.kernels import Gaussian, Kernel, Stack, as_kernel, is_bounded, stack_of
 from representer.objectives.risk import radius_with_prior
 from representer.operators import Representation, left_out_together, original
