@@ -475,7 +475,6 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
     True
     """
 
-    kernel_arguments = ("kernel",)
     list_arguments = ("layers",)
     function_: Composed | Stacked
     system_: DeepSpread | SummedSystem | StackedSystem | None
