@@ -329,6 +329,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
             inputs, samples = self._samples_in_memory(kernel, X, y, sample_weight, groups)
             how = self._representation(inputs)
         self._keep(self._solved(samples, kernel, how, inputs))
+        self._n_samples = samples.n
         held, pairwise = self.system_.samples, kernel.domain == "gram"
         own = plain(inputs, copy=True) if held is None else held.X
         self._training_samples = samples.recalled(own, lambda Y: self.classes_[Y.argmax(1)], pairwise=pairwise)
@@ -388,7 +389,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
             choice = Choice(self.kernel_, self.alpha_, self.criterion_value_, self.history_)
             solution = problem.add(self.system_, self._largest, block, choice)
         self._keep(replace(solution, training_loss=None))
-        self.n_samples_seen_ = self.system_.n
+        self.n_samples_seen_ = self._n_samples = self.system_.n
         return self
 
     def _solved(
@@ -672,7 +673,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         """The expression of Theorem 4, whether its conditions hold or not."""
         assert self._training_loss is not None
         r, surprise = radius_with_prior(self.complexity_, 1.0) if prior else (self.complexity_, 0.0)
-        confidence = math.sqrt(8.0 / self.system_.n * (math.log(2.0 / beta) + surprise))
+        confidence = math.sqrt(8.0 / self._n_samples * (math.log(2.0 / beta) + surprise))
         return self._training_loss + 4.0 * math.e * r + confidence
 
     # -- attributes ---------------------------------------------------------------------------------------------------
