@@ -941,7 +941,7 @@ def predict_class(self: Any, X: Data) -> np.ndarray:
         return self._lazily("predict", X, None, dtype=self.classes_.dtype)
     inputs = self._new_inputs(X)
     values = plain(self.function_(inputs))
-    numbers = self._chosen(values)
+    numbers = self._class_numbers(values)
     if self.calibration_ is not None and self.far_field_ is not None:
         numbers = self.far_field_.classes(numbers, self.calibration_(values), inputs)
     return self.classes_[numbers]

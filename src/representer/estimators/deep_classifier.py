@@ -426,7 +426,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         decisions = plain(self.function_(self._new_inputs(X)))
         return decisions[:, 0] if decisions.shape[1] == 1 else decisions
 
-    def _chosen(self, decisions: np.ndarray) -> np.ndarray:
+    def _class_numbers(self, decisions: np.ndarray) -> np.ndarray:
         """The number of the class of the largest decision value, of the most frequent one of several."""
         if decisions.shape[1] == 1:
             return (decisions[:, 0] > 0).astype(int)

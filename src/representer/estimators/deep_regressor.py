@@ -591,27 +591,30 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         doubt = interpolation_doubt(self.function_, problem.seen) if self.loss == "interpolate" else None
         if doubt is not None:
             warn(doubt.message, ConvergenceWarning if doubt.misses else UserWarning)
-        y = self._shaped(self._unit * plain(problem.seen.block.Y, copy=True))
+        y = self._shaped(self._unit * plain(problem.seen.block.Y))
         self._training_samples = problem.seen.recalled(self.X_fit_, y, pairwise=problem.pairwise)
         return self
 
     def _fit_stack(self, stack: Stack, X: Data, y: Data, sample_weight: Data, groups: Data) -> Self:
         """Shallow fits, and a composition where the data accept it."""
-        samples, X = self._samples(stack, X, y, sample_weight, groups)
-        check_left_out(samples.n, None)
+        X, weights, groups = self._checked_inputs(stack, X, sample_weight, groups)
+        targets = self._targets(y, len(X))
+        check_left_out(len(X), None)
+        self._unit = target_unit(targets, self.dtype)
+        samples = self._memory_samples(stack, X, targets / self._unit, weights, groups)
         solution = stack_solution(self, stack, samples, X, LeastSquares())
         self.__dict__.update(stack_attributes(solution, self._unit))
         self.system_ = solution.system
         self.X_fit_ = plain(X, copy=True)
-        self._training_samples = samples.recalled(self.X_fit_, self._as_targets, pairwise=stack.domain == "gram")
+        own, pairwise = self._shaped(targets), stack.domain == "gram"  # with all digits, in single precision, too
+        self._training_samples = samples.recalled(self.X_fit_, lambda _: own, pairwise=pairwise)
         return self
 
     def _samples(
-        self, kernel: OperatorKernel | Stack, X: Data, y: Data, sample_weight: Data, groups: Data
+        self, kernel: OperatorKernel, X: Data, y: Data, sample_weight: Data, groups: Data
     ) -> tuple[Samples, Data]:
         """The checked samples, and their inputs as they are stored if they are in memory."""
         if is_dask(X):
-            assert isinstance(kernel, OperatorKernel)
             samples = dask_samples(self, kernel, X, y, sample_weight, groups)
             self._flat, self._unit = is_flat(y), self._target_unit(np.array([[largest_target(y)]]))
             if self._unit != 1.0:

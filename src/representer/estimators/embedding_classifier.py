@@ -589,7 +589,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         probabilities = self.calibration_(estimates)
         return probabilities if self.far_field_ is None else self.far_field_(probabilities, inputs)
 
-    def _chosen(self, estimates: np.ndarray) -> np.ndarray:
+    def _class_numbers(self, estimates: np.ndarray) -> np.ndarray:
         """The number of the class of the largest estimate."""
         return estimates.argmax(1)
 
