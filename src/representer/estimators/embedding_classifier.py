@@ -26,7 +26,6 @@ from representer.estimators.validation import (
     Check,
     as_classes,
     as_labels,
-    check_alpha,
     check_bound,
     check_inputs,
     check_weights,
@@ -490,11 +489,9 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
     def _model(self, kernel: Kernel) -> ClassModel:
         """What is minimised, from checked arguments."""
         weight = self.complexity_weight
-        alpha = check_alpha(self.alpha)
-        assert not isinstance(alpha, np.ndarray)  # checked
         return ClassModel(
             kernel=kernel,
-            alpha=alpha,
+            alpha=only_one_alpha("alpha", self.alpha),
             criterion=self.criterion,
             intercept=bool(self.fit_intercept),
             calibrated=self.calibration is not None,
