@@ -471,10 +471,8 @@ def samples_in(data: Path, model: Path, target: str | None) -> "tuple[Any, Any]"
     from representer.datasets.tables import read_table
 
     frame = read_table(data, texts=text_columns(model))
-    report = model / REPORT
-    if target is None and report.is_file():
-        reported = json.loads(report.read_text(encoding="utf-8")).get("target")
-        target = reported if reported in frame.columns else None
+    if target is None and (reported := reported_target(model)) in frame.columns:
+        target = reported
     if target is None:
         return frame, None
     if target not in frame.columns:
@@ -536,7 +534,9 @@ def report_page(model: Path, data: Path | None, target: str | None, out: Path) -
 
         learner, X, y = load(model), None, None
         if data is not None:
-            name = target or _target_of(model)
+            name = target or reported_target(model)
+            if name is None:
+                raise ValueError("--data needs --target, the column to predict: no report beside the model names it.")
             table = read_table(data)
             X, answers = split_target(table, name, [])
             present = [column for column in getattr(learner, "feature_names_in_", X.columns) if column in X.columns]
@@ -547,12 +547,10 @@ def report_page(model: Path, data: Path | None, target: str | None, out: Path) -
     return answered(console, work)
 
 
-def _target_of(model: Path) -> str:
-    """The column that a model predicts, by the report of `fit` beside it."""
+def reported_target(model: Path) -> str | None:
+    """The column that a model predicts, by the report of `fit` beside it; None if there is none."""
     report = model / REPORT
-    if not report.is_file():
-        raise ValueError("--data needs --target, the column to predict: no report beside the model names it.")
-    return str(json.loads(report.read_text(encoding="utf-8"))["target"])
+    return json.loads(report.read_text(encoding="utf-8")).get("target") if report.is_file() else None
 
 
 def describe_file(path: Path, target: str | None, console: Console, json_output: bool) -> int:

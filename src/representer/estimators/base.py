@@ -195,6 +195,8 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
     classes_: np.ndarray  # of classifiers
     _samples_support: Support
     _column_means: np.ndarray | None = None  # of a fit to numbers: they stand in the gaps of new ones
+    _flat: bool = False  # Did targets come as a vector?
+    _unit: float = 1.0  # what targets are divided by, so that their squares are in range
     _column_names: list[Any]  # of a fit to records, also where they are no texts
     _group_numbers: dict[Any, int] | None  # of the labels in the batches of partial_fit
 
@@ -202,8 +204,7 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
     def __init_subclass__(cls, **options: Any) -> None:
         """The questions to the library's own learners are answered by one model."""
         super().__init_subclass__(**options)
-        inherited = {"score": cls.score} if hasattr(cls, "score") else {}  # of scikit-learn's mixins
-        own = inherited | vars(cls) if cls.__module__.startswith(f"{__package__}.") else {}
+        own = vars(cls) if cls.__module__.startswith(f"{__package__}.") else {}
         for name, method in list(own.items()):
             if isinstance(method, FunctionType) and not name.startswith(NO_QUESTIONS):
                 setattr(cls, name, answering(method))
@@ -510,11 +511,6 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         """Keep what is known of a fit, or of all batches up to this one."""
         self._record = self._record.joined(record) if more and self._record is not None else record
 
-    def _keep_attributes(self, attributes: dict[str, Any]) -> None:
-        """Keep what a fit has found, by name."""
-        for name, value in attributes.items():
-            setattr(self, name, value)
-
     def _iteration_callback(self) -> Callable[[HistoryEntry], bool]:
         """What a search calls after each iteration: a subtask of the fit begins and ends; True stops the search."""
         context = self._callback_fit_ctx
@@ -792,8 +788,7 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         system: Any = getattr(self, "system_", None)
         if self.function_.terms_of is not None or not hasattr(system, "sample_function"):
             return self.function_
-        function = system.sample_function()
-        return function.in_units(getattr(self, "_unit", 1.0))
+        return system.sample_function().in_units(self._unit)
 
     def _fitted_inputs(self) -> Data:
         """The training inputs, where they are kept."""
@@ -807,7 +802,16 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
 
     def _has_flat_answers(self) -> bool:
         """Is there one output, without an axis?"""
-        return bool(getattr(self, "_flat", False))
+        return self._flat
+
+    def _shaped(self, values: Data) -> np.ndarray:
+        """Values (..., p) of the outputs as an array, without their axis if targets came as a vector."""
+        values = plain(values)
+        return values[..., 0] if self._flat else values
+
+    def _as_targets(self, values: Data) -> np.ndarray:
+        """Values (n, p) in the units in which a fit counts, in those of the targets and in their shape."""
+        return self._shaped(self._unit * plain(values).astype(np.float64))
 
     def _labels_of_terms(self, explanation: Explanation) -> np.ndarray | None:
         """The targets of the samples that the terms belong to, where they are known."""
@@ -839,7 +843,7 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
                 "EmbeddingClassifier, ConditionalMeanEmbedding, deep learners with loss='squared'. Refit without a "
                 "sample to see what it does here."
             )
-        return getattr(self, "_unit", 1.0) * plain(system.influence(self._system_inputs(X)))
+        return self._unit * plain(system.influence(self._system_inputs(X)))
 
     def _system_inputs(self, X: Data) -> Data:
         """Checked inputs as the system takes them."""
@@ -918,6 +922,29 @@ def predict_interval(self: KernelLearner, X: Data, coverage: float = 0.9) -> np.
     self._check_question(X, coverage)
     ends: np.ndarray = self._interval_ends(self._new_inputs(X), coverage)
     return ends[:, 0] if self._has_flat_answers() else ends
+
+
+def predict_class(self: Any, X: Data) -> np.ndarray:
+    """Predict class labels.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_samples, n_features), or a sequence of what the kernel takes
+        Inputs; with a precomputed kernel, k(X, X_train).
+
+    Returns
+    -------
+    y : ndarray of shape (n_samples,)
+        The class of the largest value; far from all samples, the most frequent class.
+    """
+    if is_dask(X):
+        return self._lazily("predict", X, None, dtype=self.classes_.dtype)
+    inputs = self._new_inputs(X)
+    values = plain(self.function_(inputs))
+    numbers = self._class_numbers(values)
+    if self.calibration_ is not None and self.far_field_ is not None:
+        numbers = self.far_field_.classes(numbers, self.calibration_(values), inputs)
+    return self.classes_[numbers]
 
 
 def predict_set(self: KernelLearner, X: Data, coverage: float = 0.9) -> np.ndarray:

@@ -16,7 +16,6 @@ from representer.estimators.base import KernelLearner, KernelLike, RandomState, 
 from representer.estimators.base import predict_interval as intervals_of
 from representer.estimators.validation import (
     Check,
-    check_alpha,
     check_bound,
     check_inputs,
     check_outputs,
@@ -251,6 +250,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         self : ConditionalMeanEmbedding
             The fitted model. An interrupted search (Ctrl-C) keeps its best point, once there is one.
         """
+        self._check()
         self.__dict__.pop("n_samples_seen_", None)
         self._fit_whole(X, y, sample_weight, groups)
         return self
@@ -278,6 +278,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         self : ConditionalMeanEmbedding
             The fitted model.
         """
+        self._check()
         X, y = in_memory(X), in_memory(y)
         if hasattr(self, "n_samples_seen_"):
             model = self._model(self.kernel_, self.output_kernel_)
@@ -412,9 +413,7 @@ class ConditionalMeanEmbedding(KernelLearner):
 
     def _model(self, kernel: Kernel, output: Kernel) -> ConditionalModel:
         """What is minimised, from checked arguments."""
-        self._check()
-        alpha = check_alpha(self.alpha)
-        assert not isinstance(alpha, np.ndarray)  # checked
+        alpha = only_one_alpha("alpha", self.alpha)
         options = (self.criterion, alpha, bool(self.fit_intercept), float(self.validation_fraction))
         return ConditionalModel(kernel, output, *options, self.approximation, self.memory_limit)
 

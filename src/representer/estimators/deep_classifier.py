@@ -11,7 +11,14 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
 
 from representer.approximation import Nystroem
-from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting, score_of_classes
+from representer.estimators.base import (
+    KernelLearner,
+    KernelLike,
+    RandomState,
+    fitting,
+    predict_class,
+    score_of_classes,
+)
 from representer.estimators.base import predict_set as class_sets_of
 from representer.estimators.deep_regressor import (
     DEEP_ARGUMENTS,
@@ -22,7 +29,6 @@ from representer.estimators.deep_regressor import (
     deep_regression,
     deep_tags,
     forget,
-    seen_samples,
     stack_attributes,
     stack_solution,
 )
@@ -34,7 +40,7 @@ from representer.estimators.validation import (
     weights_by_class,
 )
 from representer.functions import Composed, Stacked
-from representer.inspection.explanation import class_misfits
+from representer.inspection import class_misfits, class_probabilities
 from representer.kernels import Stack
 from representer.notices import warn
 from representer.operators import OperatorKernel
@@ -313,13 +319,14 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         self.calibration_ = Calibration(1.0) if self.loss == "logistic" else None
         problem = deep_regression(self, composition, samples, inputs, loss, self._labels)
         solution = problem.solve(problem.choose(self._search_settings(problem.seed, self.criterion)))
-        self._keep_attributes(deep_attributes(solution))
-        labels = self.classes_[self._labels(plain(problem.seen.block.Y))]
-        self._training_samples = seen_samples(problem.seen, plain(problem.seen.inputs, copy=True), labels, composition)
+        self.__dict__.update(deep_attributes(solution))
+        own, seen = plain(problem.seen.inputs, copy=True), problem.seen
+        labels = self.classes_[self._labels(plain(seen.block.Y))]
+        self._training_samples = seen.recalled(own, labels, pairwise=problem.pairwise)
         if solution.outer is not None:
             self.system_ = solution.outer.system
         elif squared:
-            self.system_ = deep_spread(solution, plain(problem.seen.inputs, copy=True))
+            self.system_ = deep_spread(solution, own)
         if self.calibration is not None:
             self._calibrate(solution)
         return self
@@ -329,7 +336,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         samples, inputs = self._samples(stack, X, y, sample_weight, groups)
         check_left_out(samples.n, None)
         solution = stack_solution(self, stack, samples, inputs, CodesLogLoss(), self._labels)
-        self._keep_attributes(stack_attributes(solution))
+        self.__dict__.update(stack_attributes(solution))
         self.system_ = solution.system
         self.calibration_ = self.far_field_ = None
         if self.calibration is not None:
@@ -419,30 +426,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         decisions = plain(self.function_(self._new_inputs(X)))
         return decisions[:, 0] if decisions.shape[1] == 1 else decisions
 
-    def predict(self, X: Data) -> np.ndarray:
-        """Predict class labels.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features), or a sequence of what the first kernel takes
-            Inputs; with a precomputed kernel, k(X, X_train).
-
-        Returns
-        -------
-        y : ndarray of shape (n_samples,)
-            The class of the largest decision value, the most frequent one of several; far from all samples the most
-            frequent class.
-        """
-        if is_dask(X):
-            return self._lazily("predict", X, None, dtype=self.classes_.dtype)
-        inputs = self._new_inputs(X)
-        decisions = plain(self.function_(inputs))
-        numbers = self._chosen(decisions)
-        if self.calibration_ is not None and self.far_field_ is not None:
-            numbers = self.far_field_.classes(numbers, self.calibration_(decisions), inputs)
-        return self.classes_[numbers]
-
-    def _chosen(self, decisions: np.ndarray) -> np.ndarray:
+    def _class_numbers(self, decisions: np.ndarray) -> np.ndarray:
         """The number of the class of the largest decision value, of the most frequent one of several."""
         if decisions.shape[1] == 1:
             return (decisions[:, 0] > 0).astype(int)
@@ -450,6 +434,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         tied = decisions >= largest - SAME * np.abs(decisions).max(1, keepdims=True)
         return np.where(tied, self.class_count_, -1).argmax(1)
 
+    predict = predict_class
     predict_set = class_sets_of
     score = score_of_classes
 
@@ -499,20 +484,12 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
 
     def _misfits(self) -> np.ndarray:
         """−log p of each sample's class: by leave-one-out of a stack, or by refits without folds."""
-        answers_left_out, samples = self._left_out_answers(), self._training_samples
+        answers_left_out = self._left_out_answers()
         if answers_left_out is not None:
             return class_misfits(answers_left_out[1], answers_left_out[0])
-        fits = self._fold_fits()
-        assert samples is not None
-
-        def probabilities(learner: Any, inputs: Data, rows: np.ndarray) -> np.ndarray:
-            answers = np.zeros((len(rows), len(self.classes_)))
-            answers[:, np.searchsorted(self.classes_, learner.classes_)] = learner.predict_proba(inputs)
-            return answers
-
-        return class_misfits(
-            plain(fits.of_held_out(probabilities)), np.asarray(np.searchsorted(self.classes_, samples.y))
-        )
+        fits, classes = self._fold_fits(), self.classes_
+        held_out = fits.of_held_out(lambda learner, inputs, rows: class_probabilities(learner, inputs, classes))
+        return class_misfits(plain(held_out), np.asarray(np.searchsorted(classes, fits.samples.y)))
 
     # -- the fitted composition ---------------------------------------------------------------------------------------
     transform_layers = DeepKernelRegressor.transform_layers

@@ -12,7 +12,6 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
 from sklearn.utils.validation import _num_samples, check_is_fitted
-from torch import Tensor
 
 from representer.approximation import Nystroem
 from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting, score_of_numbers
@@ -67,7 +66,6 @@ from representer.samples import (
     HeldSamples,
     OnDask,
     Samples,
-    TrainingSamples,
     check_left_out,
     is_dask,
     is_flat,
@@ -179,14 +177,6 @@ def dask_samples(
     return samples
 
 
-def seen_samples(seen: SeenSamples, X: Data, y: np.ndarray, composition: Composition) -> TrainingSamples | None:
-    """The samples of a fit, for fits without some of them; None where inner layers have not seen all."""
-    if seen.source is not None:
-        return None
-    pairwise = composition.input_kernel.domain == "gram"
-    return TrainingSamples.of(X, y, seen.weights, seen.groups, pairwise=pairwise)
-
-
 @dataclass(frozen=True)
 class FoldRule:
     """How folds are made of the samples that inner layers see; ``labels`` takes their targets to classes."""
@@ -205,12 +195,12 @@ class FoldRule:
 # -- fits -------------------------------------------------------------------------------------------------------------
 
 
-def last_solution(learner: Any, unit: float = 1.0) -> LastSolution | None:
-    """What the last fit of a learner has found, where the next one is to go on from it; targets are in a unit."""
+def last_solution(learner: Any) -> LastSolution | None:
+    """What the last fit of a learner has found, in the unit of its targets now, where the next one is to go on."""
     if not learner.warm_start or not isinstance(getattr(learner, "function_", None), Composed):
         return None
     layers, outer = [checked_layer(layer) for layer in learner.layers_], as_operator_kernel(learner.kernel_, None)
-    return LastSolution(in_target_units(Composition(layers, outer, learner.alpha_), unit), learner.function_)
+    return LastSolution(in_target_units(Composition(layers, outer, learner.alpha_), learner._unit), learner.function_)
 
 
 def deep_regression(
@@ -236,7 +226,7 @@ def deep_regression(
         learner.criterion,
         learner.approximation,
         learner.memory_limit,
-        last=last_solution(learner, getattr(learner, "_unit", 1.0)),
+        last=last_solution(learner),
     )
     representation = learner._representation(inputs)
     return DeepRegression(samples, model, representation, seed=seed, inputs=inputs)
@@ -485,13 +475,11 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
     True
     """
 
-    kernel_arguments = ("kernel",)
     list_arguments = ("layers",)
     function_: Composed | Stacked
     system_: DeepSpread | SummedSystem | StackedSystem | None
     alpha_: Any
     criterion_value_: float | None
-    _unit: float = 1.0  # what targets are divided by, so that their squares are in range
     layer_norms_: list[float]
     dual_coef_: np.ndarray
     intercept_: np.ndarray
@@ -593,7 +581,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         samples, inputs = self._samples(composition.input_kernel, X, y, sample_weight, groups)
         problem = deep_regression(self, in_target_units(composition, self._unit), samples, inputs, loss)
         solution = problem.solve(problem.choose(self._search_settings(problem.seed, self.criterion)))
-        self._keep_attributes(deep_attributes(solution, self._unit))
+        self.__dict__.update(deep_attributes(solution, self._unit))
         self.X_fit_ = plain(problem.seen.inputs, copy=True)
         self.system_ = None
         if solution.outer is not None:
@@ -603,8 +591,8 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         doubt = interpolation_doubt(self.function_, problem.seen) if self.loss == "interpolate" else None
         if doubt is not None:
             warn(doubt.message, ConvergenceWarning if doubt.misses else UserWarning)
-        y = self._unit * plain(problem.seen.block.Y, copy=True)
-        self._training_samples = seen_samples(problem.seen, self.X_fit_, y[:, 0] if self._flat else y, composition)
+        y = self._shaped(self._unit * plain(problem.seen.block.Y))
+        self._training_samples = problem.seen.recalled(self.X_fit_, y, pairwise=problem.pairwise)
         return self
 
     def _fit_stack(self, stack: Stack, X: Data, y: Data, sample_weight: Data, groups: Data) -> Self:
@@ -615,11 +603,11 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         self._unit = target_unit(targets, self.dtype)
         samples = self._memory_samples(stack, X, targets / self._unit, weights, groups)
         solution = stack_solution(self, stack, samples, X, LeastSquares())
-        self._keep_attributes(stack_attributes(solution, self._unit))
+        self.__dict__.update(stack_attributes(solution, self._unit))
         self.system_ = solution.system
         self.X_fit_ = plain(X, copy=True)
-        y, pairwise = targets[:, 0] if self._flat else targets, stack.domain == "gram"
-        self._training_samples = samples.recalled(self.X_fit_, lambda _: y, pairwise=pairwise)
+        own, pairwise = self._shaped(targets), stack.domain == "gram"  # with all digits, in single precision, too
+        self._training_samples = samples.recalled(self.X_fit_, lambda _: own, pairwise=pairwise)
         return self
 
     def _samples(
@@ -696,8 +684,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
                 raise ValueError("return_std=True is for data in memory; map it over the chunks yourself.")
             width = None if self._flat else len(self.intercept_)
             return self._lazily("predict", X, width, dtype=self.intercept_.dtype)
-        X, f = self._new_inputs(X), self.function_
-        points = X if isinstance(f, Stacked) else f.images(X)[-1]
+        f, points = self.function_, self._system_inputs(self._new_inputs(X))
         mean = self._shaped(f(points) if isinstance(f, Stacked) else f.at_image(points))
         if not return_std:
             return mean
@@ -736,9 +723,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         system = self.system_
         if not isinstance(system, StackedSystem) or system.samples is None:
             return None
-        targets = self._unit * plain(system.samples.Y).astype(np.float64)
-        answers = self._unit * plain(system.left_out()).astype(np.float64)
-        return (targets[:, 0], answers[:, 0]) if self._flat else (targets, answers)
+        return self._as_targets(system.samples.Y), self._as_targets(system.left_out())
 
     def _misfits(self) -> np.ndarray:
         """Leave-one-out errors of a stack; of a composition, errors of refits without folds."""
@@ -747,9 +732,6 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         fits = self._fold_fits()
         held_out = fits.of_held_out(lambda learner, inputs, rows: learner.predict(inputs).reshape(len(rows), -1))
         return relative_errors(torch.from_numpy(np.asarray(fits.samples.y, float)).reshape(held_out.shape) - held_out)
-
-    def _shaped(self, values: Tensor) -> np.ndarray:
-        return plain(values)[:, 0] if self._flat else plain(values)
 
     def _data_kernel(self) -> OperatorKernel:
         return self.function_.kernel

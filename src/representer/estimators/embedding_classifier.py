@@ -12,14 +12,20 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from representer.approximation import Approximation
-from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting, score_of_classes
+from representer.estimators.base import (
+    KernelLearner,
+    KernelLike,
+    RandomState,
+    fitting,
+    predict_class,
+    score_of_classes,
+)
 from representer.estimators.base import predict_set as class_sets_of
 from representer.estimators.operator_ridge import OperatorRidge
 from representer.estimators.validation import (
     Check,
     as_classes,
     as_labels,
-    check_alpha,
     check_bound,
     check_inputs,
     check_weights,
@@ -32,7 +38,7 @@ from representer.estimators.validation import (
     weights_by_class,
 )
 from representer.functions import Expansion, FeatureFunction, Stacked
-from representer.inspection.explanation import class_misfits
+from representer.inspection import class_misfits
 from representer.kernels import Gaussian, Kernel, Stack, as_kernel, is_bounded, stack_of
 from representer.objectives.risk import radius_with_prior
 from representer.operators import Representation, left_out_together, original
@@ -483,11 +489,9 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
     def _model(self, kernel: Kernel) -> ClassModel:
         """What is minimised, from checked arguments."""
         weight = self.complexity_weight
-        alpha = check_alpha(self.alpha)
-        assert not isinstance(alpha, np.ndarray)  # checked
         return ClassModel(
             kernel=kernel,
-            alpha=alpha,
+            alpha=only_one_alpha("alpha", self.alpha),
             criterion=self.criterion,
             intercept=bool(self.fit_intercept),
             calibrated=self.calibration is not None,
@@ -550,28 +554,6 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         estimates = self.embedding(X)
         return estimates[:, 1] - estimates[:, 0] if len(self.classes_) == 2 else estimates
 
-    def predict(self, X: Data) -> np.ndarray:
-        """Predict class labels.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features), or a sequence of what the kernel takes
-            Inputs; with a precomputed kernel, k(X, X_train).
-
-        Returns
-        -------
-        y : ndarray of shape (n_samples,)
-            The most probable class; that of the largest estimate, but for samples far from all others.
-        """
-        if is_dask(X):
-            return self._lazily("predict", X, None, dtype=self.classes_.dtype)
-        inputs = self._new_inputs(X)
-        estimates = plain(self.function_(inputs))
-        numbers = estimates.argmax(1)
-        if self.calibration_ is not None and self.far_field_ is not None:
-            numbers = self.far_field_.classes(numbers, self.calibration_(estimates), inputs)
-        return self.classes_[numbers]
-
     def predict_proba(self, X: Data, kind: str | None = None) -> np.ndarray:
         """Predict class probabilities.
 
@@ -604,6 +586,11 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         probabilities = self.calibration_(estimates)
         return probabilities if self.far_field_ is None else self.far_field_(probabilities, inputs)
 
+    def _class_numbers(self, estimates: np.ndarray) -> np.ndarray:
+        """The number of the class of the largest estimate."""
+        return estimates.argmax(1)
+
+    predict = predict_class
     predict_set = class_sets_of
     score = score_of_classes
 

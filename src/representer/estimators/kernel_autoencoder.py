@@ -27,7 +27,7 @@ from representer.estimators.deep_regressor import (
     last_solution,
 )
 from representer.estimators.validation import POSITIVE_OR_AUTO, Check, check_codes, check_inputs, seed_of
-from representer.functions import Composed, CompositionNetwork, Expansion, Layer
+from representer.functions import Composed, Expansion, Layer
 from representer.kernels import Kernel, as_kernel, is_frame, one_kernel, single_kernel
 from representer.notices import warn
 from representer.operators import OperatorKernel, as_operator_kernel, takes_gaps, takes_sparse
@@ -403,7 +403,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
                 f"{OPTIMALITY_TOLERANCE}. {advice}.",
                 ConvergenceWarning,
             )
-        self._keep_attributes(deep_attributes(solution))
+        self.__dict__.update(deep_attributes(solution))
         self._keep(problem, solution.code_layer)
         self._frame_library = frame_library(X)
         self.X_fit_ = plain(problem.seen.inputs, copy=True)
@@ -497,20 +497,14 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         """Checked inputs of a fitted autoencoder, prepared."""
         return self.function_.inputs(self._new_inputs(X))
 
+    @property
+    def _encoder(self) -> Composed:
+        """The function from data to codes."""
+        layers = self.function_.inner
+        return Composed(layers[: self.code_layer_], layers[self.code_layer_])
+
     def _network(self) -> torch.nn.Module:
-        """The network of the encoder, from data to codes."""
-        return CompositionNetwork([f.loaded for f in self.function_.inner[: self.code_layer_ + 1]]).cpu()
-
-    def _codes(self, X: Data) -> Tensor:
-        """The codes of prepared data."""
-        with torch.no_grad():
-            for f in self.function_.inner[: self.code_layer_ + 1]:
-                X = f.loaded(X)
-        return X
-
-    def _decode(self, codes: Tensor) -> Tensor:
-        """Coordinates of reconstructions in the target space."""
-        return self.function_.from_image(codes, self.code_layer_ + 1)
+        return self._encoder.network()
 
     def _check_codes(self, Z: Data) -> Tensor:
         codes = check_codes(Z, "Z")
@@ -520,7 +514,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
 
     def _distortion(self, X: Data, norms: Tensor) -> Tensor:
         """‖φ(x) − f(x)‖², up to rounding, which may make it negative."""
-        return self._space.squared_distances(X, self._decode(self._codes(X)), norms)
+        return self._space.squared_distances(X, self.function_.from_image(X, 0), norms)
 
     def _squared_norms(self, X: Data, diagonal: object, *, strict: bool = True) -> Tensor:
         """k(x, x), or ‖x‖²; of Gram rows as far as it is known, or with ``strict=False`` that of the average sample."""
@@ -600,7 +594,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         """
         if is_dask(X):
             return self._lazily("transform", X, self._n_features_out)
-        return plain(self._codes(self._inputs(X)))
+        return plain(self._encoder(self._new_inputs(X)))
 
     def inverse_transform(self, Z: Data, candidates: Data = None, diagonal: object = None) -> Data:
         """Decode codes.
@@ -621,7 +615,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
             Reconstructions. With a precomputed kernel, the row numbers of training samples, or of the candidates, which
             are then given as k(candidates, X_train).
         """
-        values = self._decode(self._check_codes(Z))
+        values = self.function_.from_image(self._check_codes(Z), self.code_layer_ + 1)
         if isinstance(self._space, FeatureSpace):
             if candidates is not None:
                 raise ValueError(
@@ -652,7 +646,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
             if not isinstance(self._space, FeatureSpace):
                 raise ValueError("Only reconstructions that are vectors are lazy; these are elements of an RKHS.")
             return self._lazily("reconstruct", X, self.n_features_in_)
-        return self.inverse_transform(plain(self._codes(self._inputs(X))), candidates, diagonal)
+        return self.inverse_transform(plain(self._encoder(self._new_inputs(X))), candidates, diagonal)
 
     # -- how well -----------------------------------------------------------------------------------------------------
     def reconstruction_error(self, X: Data, diagonal: object = None) -> np.ndarray:
@@ -722,8 +716,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
     # -- why ----------------------------------------------------------------------------------------------------------
     def _explained_function(self) -> Composed:
         """The codes, which are sums over the samples (or landmarks) that the encoder has seen."""
-        layers = self.function_.inner
-        return Composed(layers[: self.code_layer_], layers[self.code_layer_])
+        return self._encoder
 
     # -- the fitted composition ---------------------------------------------------------------------------------------
     transform_layers = DeepKernelRegressor.transform_layers

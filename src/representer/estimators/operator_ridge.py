@@ -37,7 +37,7 @@ from representer.operators import (
     left_out_together,
     original,
 )
-from representer.optimize import learned_numbers
+from representer.optimize import in_squared_units, learned_numbers
 from representer.problems.ridge import RidgeModel, RidgeProblem, RidgeSolution, warn_of_raised
 from representer.problems.separate import separate_problems
 from representer.problems.stack import (
@@ -280,7 +280,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         if isinstance(self.solver, Falkon):
             self.solver.check_hyperparameters()
         self._refuse_groups(groups)
-        kernel, inputs = self._stated_kernel(X), None
+        kernel, inputs, how = self._stated_kernel(X), None, self._representation()
         self.__dict__.pop("n_samples_seen_", None)
         samples: Samples
         self._noise = None
@@ -290,9 +290,10 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
             samples = self._on_dask(kernel, X, y, sample_weight, groups)
         else:
             inputs, samples = self._in_memory(kernel, X, y, sample_weight, groups, reset=True)
+            how = self._representation(inputs)
             if noise is not None:
                 samples = self._with_noise(samples, noise)
-        self._keep(self._solved(samples, kernel, inputs))
+        self._keep(self._solved(samples, kernel, how, inputs))
         return self
 
     @available_if(_takes_batches)
@@ -323,17 +324,15 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         self._check()
         self._refuse_groups(groups)
         kernel, first = self._stated_kernel(X), not hasattr(self, "n_samples_seen_")
-        flat = getattr(self, "_flat", None)
         X, samples = self._in_memory(kernel, in_memory(X), in_memory(y), sample_weight, None, reset=first)
         members = self._batch_groups(groups, len(X), first=first)
         if samples.observed is not None:
             raise ValueError("partial_fit needs all targets; y contains NaN. Leave such samples out, or use fit.")
         block = replace(samples.samples, groups=None if members is None else torch.from_numpy(members)).positive_part()
         if first:
-            solution = self._solved(InMemory(block), kernel, None)
+            solution = self._solved(InMemory(block), kernel, self._representation(X), None)
             self._keep(replace(solution, system=solution.system.changed(samples=None)))  # type: ignore[arg-type]
         else:
-            self._flat = flat
             rules = [model.alpha_rule for model in self._models(kernel)]
             added = self.system_.added(block)
             system = added.settled(rules) if isinstance(added, StackedSystem) else added.settled(rules[0])
@@ -380,8 +379,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         """Samples in Dask collections, and what is known of them without a look."""
         require_targets(y)
         samples = self._dask_samples(kernel, X, y, sample_weight, groups)
-        self._flat, self._sparse = is_flat(y), False
-        self._unit = target_unit(np.array([[largest_target(y)]]), self.dtype)
+        self._flat, self._unit = is_flat(y), target_unit(np.array([[largest_target(y)]]), self.dtype)
         return samples if self._unit == 1.0 else self._dask_samples(kernel, X, y / self._unit, sample_weight, groups)
 
     def _in_memory(
@@ -389,12 +387,12 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
     ) -> tuple[Any, InMemory]:
         """Checked inputs, and the samples."""
         X, weights, numbers = self._checked_inputs(kernel, X, sample_weight, groups, reset=reset)
-        targets, self._flat = check_targets(y, len(X))
+        targets, flat = check_targets(y, len(X))
         unit = target_unit(targets, self.dtype)
-        self._unit = unit if reset else self._unit  # batches have that of the first
+        if reset:  # later batches have the unit of the first
+            self._flat, self._unit = flat, unit
         targets = targets / self._unit
         how = self._representation(X)
-        self._sparse = how.sparse
         inputs = how.inputs(kernel, X)
         expected = kernel.n_outputs(inputs)
         if expected is not None and expected != targets.shape[1]:
@@ -420,23 +418,25 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
                 "noise= of each output is for exact fits; with approximation= give that of each sample, of shape "
                 f"({len(block)},), or use approximation=None."
             )
-        w = self._represented.tensor(noise_weights(deviations))
+        w = self._representation().tensor(noise_weights(deviations))
         w = w[:, 0] if w.shape[1] == 1 else w
         if block.weights is not None:
             w = w * (block.weights if w.ndim == 1 else block.weights[:, None])
         return InMemory(replace(block, weights=w))
 
-    def _solved(self, samples: Samples, kernel: OperatorKernel | Stack, inputs: Data) -> RidgeSolution | StackSolution:
-        self._seed = seed_of(self.random_state)
-        models = self._models(kernel)
+    def _solved(
+        self, samples: Samples, kernel: OperatorKernel | Stack, representation: Representation, inputs: Data
+    ) -> RidgeSolution | StackSolution:
+        """Learn what is free, and fit to all samples."""
+        seed, models = seed_of(self.random_state), self._models(kernel)
         own = [samples.prepared(model.kernel) for model in models] if isinstance(kernel, Stack) else [samples]
         problems = [
-            RidgeProblem(of_model, model, self._represented, seed=self._seed, inputs=inputs)
+            RidgeProblem(of_model, model, representation, seed=seed, inputs=inputs)
             for of_model, model in zip(own, models, strict=True)
         ]
         if isinstance(self.kernel, str) and isinstance(kernel, Stack):  # the members are the library's choice
             problems += separate_problems(problems)
-        settings = self._search_settings(self._seed, self.criterion)
+        settings = self._search_settings(seed, self.criterion)
         solution: RidgeSolution | StackSolution
         if isinstance(kernel, Stack):
             weights = None if isinstance(kernel.weights, str) else np.asarray(kernel.weights, dtype=np.float64)
@@ -452,10 +452,6 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         else:
             self._learned = float(learned_numbers(problems[0], solution.choice))
         return solution
-
-    @property
-    def _represented(self) -> Representation:
-        return replace(self._representation(), sparse=self._sparse)
 
     # -- the fitted function ------------------------------------------------------------------------------------------
     def _keep(self, solution: RidgeSolution | StackSolution) -> None:
@@ -479,16 +475,12 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         if self.system_.approximation_error is not None:
             self.approximation_error_ = self.system_.approximation_error
         self.alpha_, self.criterion_value_ = self.system_.alpha, self._squared(choice.value)
-        self.history_ = [entry._replace(value=self._squared(entry.value)) for entry in choice.history]
+        self.history_ = in_squared_units(choice.history, self._unit)
         self.n_iter_ = choice.n_iter
 
     def _squared(self, value: Any) -> Any:
         """A squared error in the units of y, of one in the units in which the system counts."""
         return None if value is None else value * self._unit * self._unit
-
-    def _shaped(self, values: Data) -> np.ndarray:
-        values = plain(values)
-        return values[..., 0] if self._flat else values
 
     @property
     def _first(self) -> Expansion | FeatureFunction:
@@ -546,7 +538,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         check_is_fitted(self)
         if self.system_.samples is None:
             raise ValueError("loo_predict_ needs the training samples, and a fit by batches or on Dask keeps none.")
-        return self._shaped(self._unit * plain(self.system_.left_out()).astype(np.float64))
+        return self._as_targets(self.system_.left_out())
 
     score = score_of_numbers
 
@@ -596,7 +588,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         samples = self.system_.samples
         if samples is None or not self.system_.leaves_out:
             return None
-        return self._shaped(self._unit * plain(samples.Y).astype(np.float64)), self.loo_predict_
+        return self._as_targets(samples.Y), self.loo_predict_
 
     # -- intervals ----------------------------------------------------------------------------------------------------
     predict_interval = intervals_of
@@ -616,10 +608,9 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         samples = self.system_.samples
         if samples is None:
             return None
-        Y = self._unit * samples.Y.astype(np.float64)
-        y, pairwise, weights = Y[:, 0] if self._flat else Y, self.kernel_.domain == "gram", samples.weights
+        y, pairwise, weights = self._as_targets(samples.Y), self.kernel_.domain == "gram", samples.weights
         noise = self._noise
         if noise is not None and weights is not None:
-            weights = weights.reshape(len(Y), -1)[:, 0] / noise_weights(noise)[:, 0]
+            weights = weights.reshape(len(y), -1)[:, 0] / noise_weights(noise)[:, 0]
         options = {"sample_weight": weights, "groups": samples.groups, "noise": noise}
         return TrainingSamples(samples.X, y, options, pairwise).positive()

@@ -288,8 +288,11 @@ class StructuredPredictor(KernelLearner):
         kernels = self._compared_kernels(X)
         output = as_kernel(self.output_kernel, argument="output_kernel").__sklearn_clone__().numbers()
         seed = validation.seed_of(self.random_state)
-        read = self._read_dask if is_dask(X) or is_dask(y) else self._read
-        pairs, on_dask = read(kernels[0], output, X, y, sample_weight, groups, seed)
+        on_dask = None
+        if is_dask(X) or is_dask(y):
+            pairs, on_dask = self._read_dask(kernels[0], output, X, y, sample_weight, groups, seed)
+        else:
+            pairs = self._read(kernels[0], output, X, y, sample_weight, groups)
         problems = [
             StructuredProblem(
                 self._model(own, output, pairs.inputs, seed),
@@ -372,9 +375,7 @@ class StructuredPredictor(KernelLearner):
         return Task(as_decoder(self.decoder), loss, splits, self._free_outputs(), int(self.verbose), self._deadline)
 
     # -- samples ------------------------------------------------------------------------------------------------------
-    def _read(
-        self, kernel: Kernel, output: Kernel, X: Data, y: Data, sample_weight: Data, groups: Data, seed: int
-    ) -> tuple[Pairs, None]:
+    def _read(self, kernel: Kernel, output: Kernel, X: Data, y: Data, sample_weight: Data, groups: Data) -> Pairs:
         """The samples in memory."""
         inputs = validation.check_inputs(self, X, kernel, reset=True)
         y = as_collection(y, output.domain, "y must hold one output for each sample")
@@ -390,7 +391,7 @@ class StructuredPredictor(KernelLearner):
         weights = validation.check_weights(sample_weight, X)
         prepared = self._representation(inputs).inputs(kernel, inputs)
         numbers = left_out_together(kernel, prepared, check_groups(groups, count(inputs)))
-        return self._pairs(kernel, output, inputs, outputs, labelled, weights, numbers), None
+        return self._pairs(kernel, output, inputs, outputs, labelled, weights, numbers)
 
     def _read_dask(
         self, kernel: Kernel, output: Kernel, X: Data, y: Data, sample_weight: Data, groups: Data, seed: int

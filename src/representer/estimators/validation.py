@@ -407,12 +407,14 @@ def approximated_by(words: str, kind: type) -> Check:
     return check
 
 
-def only_one_alpha(name: str, alpha: object) -> None:
-    """A positive number or "auto": no candidates."""
-    if isinstance(check_alpha(alpha), np.ndarray):
+def only_one_alpha(name: str, alpha: object) -> float | None:
+    """A positive number, or None for "auto": no candidates."""
+    number = check_alpha(alpha)
+    if isinstance(number, np.ndarray):
         raise ValueError(
             f"{name} must be a positive number or 'auto'; got {argument_repr(alpha)}. Compare by GridSearchCV."
         )
+    return number
 
 
 def check_device(name: str, device: str | None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -141,27 +141,22 @@ class RidgeInverse:
 
     codes: np.ndarray
     X: np.ndarray
-    fitted: dict[str, OperatorRidge] = field(default_factory=dict)
+
+    @cached_property
+    def _fitted(self) -> tuple[OperatorRidge, float]:
+        """The regression, and the unit of its components."""
+        unit = float(np.linalg.norm(self.codes.std(0))) or 1.0
+        rows = evenly_spaced(len(self.codes), INVERSE_ROWS)
+        return OperatorRidge(Gaussian("auto"), random_state=0).fit(self.codes[rows] / unit, self.X[rows]), unit
 
     def __call__(self, places: np.ndarray) -> np.ndarray:
         """The vectors at places of the map, by ridge regression."""
-        unit = float(np.linalg.norm(self.codes.std(0))) or 1.0
-        if "ridge" not in self.fitted:
-            rows = evenly_spaced(len(self.codes), INVERSE_ROWS)
-            ridge = OperatorRidge(Gaussian("auto"), random_state=0)
-            self.fitted["ridge"] = ridge.fit(self.codes[rows] / unit, self.X[rows])
-        answers: np.ndarray = self.fitted["ridge"].predict(np.asarray(places) / unit)
+        ridge, unit = self._fitted
+        answers: np.ndarray = ridge.predict(np.asarray(places) / unit)
         return answers
 
 
-@dataclass(frozen=True)
-class NearestInverse:
-    """The way from places back to objects of any kind: the sample that is nearest on the map."""
-
-    codes: np.ndarray
-    X: Data
-
-    def __call__(self, places: np.ndarray) -> Data:
-        """The samples that are nearest to places of the map."""
-        distances = ((np.asarray(places)[:, None] - self.codes[None]) ** 2).sum(2)
-        return take(self.X, torch.from_numpy(distances.argmin(1)))
+def nearest_samples(codes: np.ndarray, X: Data, places: np.ndarray) -> Data:
+    """The way from places back to objects of any kind: the samples that are nearest on the map."""
+    distances = ((np.asarray(places)[:, None] - codes[None]) ** 2).sum(2)
+    return take(X, torch.from_numpy(distances.argmin(1)))

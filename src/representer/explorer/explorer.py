@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from representer.estimators import DeepKernelPCA, KernelAutoencoder
-from representer.explorer.charts import Chart, KernelComponents, NearestInverse, RidgeInverse
+from representer.explorer.charts import Chart, KernelComponents, RidgeInverse, nearest_samples
 from representer.explorer.drawings import Drawing, Drawings, item_of
 from representer.explorer.page import standalone
 from representer.explorer.tuning import LeftOutTargets, Tuned, Tuning
@@ -163,7 +163,9 @@ class Explorer:
             back = "ridge regression of the inputs on the components"
             return Chart(codes, words, components, RidgeInverse(codes, self.X), back)
         objects = list(range(self.n)) if self.pairwise else self.X
-        return Chart(codes, words, components, NearestInverse(codes, objects), "the nearest sample on the map")
+        return Chart(
+            codes, words, components, partial(nearest_samples, codes, objects), "the nearest sample on the map"
+        )
 
     def overview(self) -> Answer:
         """The first view of the page: the map and its colours."""
@@ -281,9 +283,7 @@ class Explorer:
     # -- reasons ------------------------------------------------------------------------------------------------------
     def explain(self, i: int) -> Answer:
         """The reasons of the model for a sample, with the sample as a form if it can be edited."""
-        if not 0 <= i < self.n:
-            raise ValueError(f"There is no sample {i}; there are {self.n}.")
-        answer = self._reasons(take(self.X, torch.tensor([i])))[0]
+        answer = self._reasons(self._sample(i))[0]
         return answer | {"edit": None if self.pairwise else self.drawings.editable(item_of(self.X, i))}
 
     def ask(self, edited: object, like: int) -> Answer:
@@ -297,9 +297,13 @@ class Explorer:
 
     def interval(self, i: int) -> Answer:
         """A conformal interval, or the classes that cannot be excluded; the first call may fit five times."""
+        return self._intervals(self._sample(i))[0]
+
+    def _sample(self, i: int) -> Data:
+        """The i-th sample as a collection of one."""
         if not 0 <= i < self.n:
             raise ValueError(f"There is no sample {i}; there are {self.n}.")
-        return self._intervals(take(self.X, torch.tensor([i])))[0]
+        return take(self.X, torch.tensor([i]))
 
     def _intervals(self, X: Data) -> list[Answer]:
         if not self._has_intervals:

@@ -437,16 +437,11 @@ def member_values(function: Function, X: Data) -> dict[str, np.ndarray]:
     if len(addends) < 2:
         return {}
     functions = [
-        replace(outer, kernel=replace_kernel(outer.kernel, kernel), intercept=None, slopes=None)
+        replace(outer, kernel=Decomposable(kernel, outer.kernel.operator), intercept=None, slopes=None)
         for _, kernel in addends
     ]
     names = _distinct([name for name, _ in addends])
     return {name: plain(f(X)) for name, f in zip(names, functions, strict=True)}
-
-
-def replace_kernel(kernel: Decomposable, scalar: Kernel) -> Decomposable:
-    """A decomposable kernel with another scalar kernel and the same output operator."""
-    return Decomposable(scalar, kernel.operator)
 
 
 def _without_constant(function: Function, X: Data) -> np.ndarray:

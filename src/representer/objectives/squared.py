@@ -49,6 +49,7 @@ class SquaredLoss(Objective, ABC):
     training: Tensor | None = None  # the rows that are fitted, if not all
     # Is a constant that all targets share a matter of the intercept alone?
     centres_targets: ClassVar[bool] = True
+    leaves_out: ClassVar[bool] = False  # Are single samples left out?
 
     def __init__(
         self,
@@ -66,6 +67,11 @@ class SquaredLoss(Objective, ABC):
         self.intercept = intercept
         self.sample_weight = positive_weights(sample_weight, len(self.targets.factor))
         super().__init__(n=len(self.targets.factor), alpha=alpha)
+        if self.leaves_out and intercept and self.n < 2:
+            raise ValueError(
+                f"{type(self).__name__} with an intercept needs at least 2 samples, got 1: without it nothing "
+                "is left to fit. Give more samples, or intercept=False."
+            )
 
     def _encoded(self, targets: ArrayLike | None, target_gram: ArrayLike | None) -> Targets:
         """The targets as elements of a Hilbert space."""
@@ -345,29 +351,7 @@ def _refuse_contradictions(gram: Tensor, factor: Tensor) -> None:
 
 
 # -- errors on samples that a fit has not seen ------------------------------------------------------------------------
-class LeftOutCriterion(SquaredLoss, ABC):
-    """A function of errors of samples that a fit has not seen, or of their estimates."""
-
-    def __init__(
-        self,
-        targets: ArrayLike | None = None,
-        *,
-        target_gram: ArrayLike | None = None,
-        alpha: float | Tensor,
-        intercept: bool = False,
-        sample_weight: ArrayLike | None = None,
-    ) -> None:
-        super().__init__(
-            targets, target_gram=target_gram, alpha=alpha, intercept=intercept, sample_weight=sample_weight
-        )
-        if intercept and self.n < 2:
-            raise ValueError(
-                f"{type(self).__name__} with an intercept needs at least 2 samples, got 1: without it nothing "
-                "is left to fit. Give more samples, or intercept=False."
-            )
-
-
-class LeaveOneOut(LeftOutCriterion):
+class LeaveOneOut(SquaredLoss):
     """1/n Σ‖y_i − f₋ᵢ(x_i)‖² = 1/n Σ N_ii/(P_ii)²: f₋ᵢ is the ridge fit without i and with the same shift nα.
 
     Exact for targets in any Hilbert space; P = (K + nαI)⁻¹, N = PGP. One Cholesky, one inverse, one product. With
@@ -386,6 +370,8 @@ class LeaveOneOut(LeftOutCriterion):
     groups : array (n,), optional
         Labels of groups of samples that are left out together. Default: each sample alone.
     """
+
+    leaves_out = True
 
     def __init__(
         self,
@@ -421,7 +407,7 @@ class LeaveOneOut(LeftOutCriterion):
             return system.left_out(dual, self._groups_on(gram)).errors
 
 
-class GeneralizedCrossValidation(LeftOutCriterion):
+class GeneralizedCrossValidation(SquaredLoss):
     """1/n tr(N)/(tr(P)/n)²: leave-one-out with every P_ii replaced by their mean; it ignores rotations.
 
     With weights w it is the weighted mean of the squared residuals over (tr(I − H)/n)², H the matrix of the fit.
@@ -431,6 +417,8 @@ class GeneralizedCrossValidation(LeftOutCriterion):
     targets, target_gram, alpha, intercept, sample_weight
         As for ``Ridge``.
     """
+
+    leaves_out = True
 
     def _score(self, system: RidgeSystem, Y: Tensor, C: Tensor, alpha: Tensor) -> Score:
         """From dP = −P dW P and dN_ii = −2[P dW N]_ii, N = CCᵀ."""

@@ -150,13 +150,11 @@ class LabelSet(Decoder):
                 "or give a number."
             )
         if decide is not None:
-            return self._above(_expected(embedding), np.asarray(decide, dtype=float))
+            values = _expected(embedding)
+            return ((values > np.asarray(decide, dtype=float)) & self._largest(values)).astype(self._dtype)
         if not self._exact:
             return self._climbed(embedding)
         return self._candidates.decode(embedding)
-
-    def _above(self, values: np.ndarray, threshold: np.ndarray) -> np.ndarray:
-        return ((values > threshold) & self._largest(values)).astype(self._dtype)
 
     def _largest(self, values: np.ndarray) -> np.ndarray:
         """A mask of the labels of each row that may be set: the ``max_labels`` ones with the largest values."""

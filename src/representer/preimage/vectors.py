@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -99,7 +99,8 @@ def is_linear(kernel: Kernel) -> bool:
     if isinstance(kernel, Scaled | Centered):
         return is_linear(kernel.kernel)
     if isinstance(kernel, Sum):
-        return any(is_linear(a) and isinstance(b, Constant) for a, b in _both_orders(kernel))
+        pairs = ((kernel.left, kernel.right), (kernel.right, kernel.left))
+        return any(is_linear(one) and isinstance(other, Constant) for one, other in pairs)
     return isinstance(kernel, Linear)
 
 
@@ -112,11 +113,6 @@ def _has_functional(kernel: Any) -> bool:
     return isinstance(kernel, Functional) or any(
         _has_functional(child) for _, child in kernel._children() if isinstance(child, Kernel)
     )
-
-
-def _both_orders(pair: Sum) -> Iterator[tuple[Kernel, Kernel]]:
-    yield pair.left, pair.right
-    yield pair.right, pair.left
 
 
 def combination(kernel: Kernel, anchors: Data, weights: Tensor) -> Data:

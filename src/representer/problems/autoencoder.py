@@ -579,9 +579,7 @@ class AutoencoderProblem(DeepRegression):
 
     def _weighted(self, weight: float, composition: Composition) -> Self:
         """The same problem with a number for the weight of the labels, and maybe numbers for what is learned."""
-        return self._with_model(replace(self.model, supervision=weight, composition=composition))
-
-    def _with_model(self, model: AutoencoderModel) -> Self:
+        model = replace(self.model, supervision=weight, composition=composition)
         options: dict[str, Any] = {"seed": self.seed, "inputs": self.inputs, "labels": self.labels}
         return type(self)(self.samples, model, self.representation, **options)
 

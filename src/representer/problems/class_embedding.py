@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -96,14 +96,9 @@ class ClassModel:
         return HeldOutRisk(Y, weight=weight or 0.0, validation=validation, loss=loss, clip=self.clip, **options)
 
 
-@dataclass(frozen=True)
-class ClippedLogLoss:
+def clipped_log_loss(fitted: Tensor, Y: Tensor, clip: float) -> Tensor:
     """−log of the estimate for the true class, clipped."""
-
-    clip: float
-
-    def __call__(self, fitted: Tensor, Y: Tensor) -> Tensor:
-        return -(fitted * Y).sum(-1).clamp(self.clip, 1.0).log()
+    return -(fitted * Y).sum(-1).clamp(clip, 1.0).log()
 
 
 @dataclass(frozen=True)
@@ -224,7 +219,7 @@ class ClassProblem(EmbeddingProblem):
                 inputs=self.inputs,
                 seed=self.seed,
             )
-            report = system.report(self.samples, ClippedLogLoss(model.clip))
+            report = system.report(self.samples, partial(clipped_log_loss, clip=model.clip))
             return self._solution(system, choice, report.largest, report.loss / system.weight)
 
     def add(self, before: FittedSystem | StackedSystem, largest: float, block: Block, choice: Choice) -> ClassSolution:
@@ -290,7 +285,7 @@ def solve_stack(problems: list[ClassProblem], settings: EmbeddingSettings, weigh
         estimates = sum(w * member for w, member in zip(stack.system.weights, own, strict=True))
     loss, held = None, samples.held
     if held is not None:
-        losses = ClippedLogLoss(model.clip)(stack.function(problems[0].stored_inputs), held.Y)
+        losses = clipped_log_loss(stack.function(problems[0].stored_inputs), held.Y, model.clip)
         loss = float(losses.sum() if held.weights is None else losses @ held.weights) / samples.weight
     shares = stack.system.weights[:, 0]
     complexity = float(sum(w * own.complexity for w, own in zip(shares, stack.solutions, strict=True)))

@@ -71,7 +71,18 @@ from representer.problems.outer import (
     fit_outer,
     global_minimum,
 )
-from representer.samples import Block, Data, HeldSamples, Samples, SparseRows, digest, plain, remembered, take
+from representer.samples import (
+    Block,
+    Data,
+    HeldSamples,
+    Samples,
+    SparseRows,
+    TrainingSamples,
+    digest,
+    plain,
+    remembered,
+    take,
+)
 from representer.samples import rows as limits
 from representer.systems import RidgeData, Support, has_few_features, least_shift
 from representer.systems.exact import spectral_path
@@ -318,12 +329,13 @@ class HyperparameterSearch:
         return Choice(numbers, numbers.alpha, self.best)
 
     def run(self, settings: SearchSettings) -> Choice:
-        """Minimise the error; what was found when it is interrupted is kept."""
+        """Minimise the error, in a few steps; what was found when it is interrupted is kept."""
 
         def function(points: Tensor) -> tuple[Tensor, Tensor]:
             values, gradients = zip(*(self(point) for point in points), strict=True)
             return torch.stack(values), torch.stack(gradients)
 
+        settings = replace(settings, max_iter=SEARCH_ITERATIONS, tol=SEARCH_TOL)
         result = lbfgs(function, self.start, noise=NOISE, **settings.limits("error of held-out data"))
         with torch.no_grad():
             chosen = self.unpack(result.point).numbers()
@@ -457,6 +469,15 @@ class SeenSamples:
     def weights(self) -> np.ndarray | None:
         """The weights of the samples, None where all are equal."""
         return None if self.block.weights is None else plain(self.block.weights)
+
+    def recalled(self, X: Data, y: np.ndarray, *, pairwise: bool) -> TrainingSamples | None:
+        """The samples as a user could pass them again, with stored inputs X; None where inner layers have not seen all.
+
+        With ``pairwise``, X is their Gram matrix.
+        """
+        if self.source is not None:
+            return None
+        return TrainingSamples.of(X, y, self.weights, self.groups, pairwise=pairwise)
 
 
 @dataclass(frozen=True)
@@ -965,14 +986,14 @@ class DeepRegression(Problem):
 
     def _refined(self, search: HyperparameterSearch, settings: SearchSettings) -> Choice:
         """The hyperparameters where the search ends that begins at the best ones that were tried."""
-        return _run(search, settings)
+        return search.run(settings)
 
     def _own_alpha(self, choice: Choice, points: list[Tensor], criterion: str, settings: SearchSettings) -> Choice:
         """The loss itself decides on its alpha, with the inner layers that squared loss has found for the folds."""
         loss = self.model.loss
         own = self._folds(loss, choice.model, criterion, [], points)
         try:
-            return _run(self._search(choice.model, loss, ["alpha"], own, settings, frozen=True), settings)
+            return self._search(choice.model, loss, ["alpha"], own, settings, frozen=True).run(settings)
         except KeyboardInterrupt:  # before it had a first value: what squared loss has chosen is kept
             return replace(choice, interrupted=True)
 
@@ -1177,10 +1198,6 @@ class DeepRegression(Problem):
 
 def _stopped(composition: Composition) -> Choice:
     return Choice(composition, composition.alpha, interrupted=True)
-
-
-def _run(search: HyperparameterSearch, settings: SearchSettings) -> Choice:
-    return search.run(replace(settings, max_iter=SEARCH_ITERATIONS, tol=SEARCH_TOL))
 
 
 def _spread_out(f: Expansion, rows: np.ndarray, n: int) -> Expansion:

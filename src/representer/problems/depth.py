@@ -161,7 +161,8 @@ class DepthProblem(StackProblem):
             if deep is None:
                 return self.joined(members)
         except KeyboardInterrupt:  # in the refits: without them nothing says that depth pays
-            return told(self.joined([*members[:-1], _interrupted(members[-1])]), self._interruption)
+            last = replace(members[-1], choice=replace(members[-1].choice, interrupted=True))
+            return told(self.joined([*members[:-1], last]), self._interruption)
         shallow, both = self.joined(members), self.joined([*members, deep])
         assert shallow.choice.value is not None and both.choice.value is not None
         accepted = both.choice.value < shallow.choice.value and both.system.weights[-1].max() > NEGLIGIBLE
@@ -236,10 +237,6 @@ def best_member(
             error = stacking.error(values, block) * (1.0 + OPTIMISM * own.learned / len(block)) ** 2
             best, least = ((kernel, units), error) if error < least else (best, least)
     return best
-
-
-def _interrupted(member: FittedMember) -> FittedMember:
-    return replace(member, choice=replace(member.choice, interrupted=True))
 
 
 def accepted_composition(solution: StackSolution) -> DeepSolution | None:
