@@ -430,7 +430,8 @@ class Value:
 
     def _rebuild(self, change: Callable[[str, Any], Any]) -> Self:
         """A new value of the same class with the arguments ``change(name, argument)``."""
-        new = copy.copy(self)
+        new = object.__new__(type(self))
+        vars(new).update(vars(self))
         for name in self._argument_names():
             setattr(new, name, change(name, getattr(self, name)))
         return new

@@ -717,6 +717,7 @@ def test_widths_are_learned_by_default_where_penalties_are(curve):
 
 
 def test_memory_is_asked_for_before_it_is_taken(curve, monkeypatch):
+    monkeypatch.setattr("representer.linalg.resources.BLOCK_BYTES", 500)  # less is not worth the question
     monkeypatch.setattr("representer.linalg.resources.available_bytes", lambda: 1_000)
     with pytest.raises(MemoryError, match=r"An exact fit of inner layers to \d+ samples.*approximation=Nystroem"):
         KernelAutoencoder(2).fit(curve)

@@ -624,6 +624,7 @@ def test_bad_gram_matrices(data):
 
 
 def test_memory_is_checked_before_it_is_taken(data, monkeypatch):
+    monkeypatch.setattr("representer.linalg.resources.BLOCK_BYTES", 1_000)  # less is not worth the question
     monkeypatch.setattr("representer.linalg.resources.available_bytes", lambda: 10_000)
     with pytest.raises(MemoryError, match=r"GB.*approximation=Nystroem"):
         OperatorRidge(alpha=0.1).fit(*data)
@@ -752,6 +753,7 @@ def test_coupled_outputs_beyond_the_limit_are_chosen_on_a_subset(data, monkeypat
 
 def test_memory_estimates_follow_the_route(rng, monkeypatch):
     X = rng.normal(size=(400, 2))
+    monkeypatch.setattr("representer.linalg.resources.BLOCK_BYTES", 50_000)  # less is not worth the question
     monkeypatch.setattr("representer.linalg.resources.available_bytes", lambda: 0.9 * 400 * 400 * 8)
     OperatorRidge("linear", fit_intercept=False).fit(X, X[:, 0])  # two features: nothing of size n × n
     with pytest.raises(MemoryError):

@@ -57,6 +57,20 @@ def test_nearly_all_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
         assert caught[0].filename == __file__  # it points at the caller
 
 
+def test_advice_where_half_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    free(monkeypatch, 8 * GB)
+    for size, advice in ((15 * GB, "Take half"), (17 * GB, "Take less")):
+        with pytest.raises(MemoryError, match=advice):
+            require(size, what="A fit", advice="Take less.", halved="Take half.")
+
+
+def test_less_than_a_block_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    free(monkeypatch, 1)
+    ask(memory.BLOCK_BYTES)
+    with pytest.raises(MemoryError):
+        ask(memory.BLOCK_BYTES + 1)
+
+
 @pytest.mark.parametrize(("size", "there_is"), [(7 * GB, 10 * GB), (0, 10 * GB), (10**15, None)])
 def test_enough_or_unknown(monkeypatch: pytest.MonkeyPatch, size: int, there_is: int | None) -> None:
     free(monkeypatch, there_is)

@@ -222,6 +222,13 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         """The kernel that a short name means to this learner."""
         return as_kernel(name)
 
+    @classmethod
+    @functools.cache
+    def _get_param_names(cls) -> list[str]:
+        """The names of the arguments: scikit-learn reads the signature, which is slow, at every question."""
+        names: list[str] = super()._get_param_names()
+        return names
+
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Get parameters, with ``deep`` also those of a kernel that is given by its name."""
         params = super().get_params(deep)

@@ -77,8 +77,8 @@ def _reasons(
                 "alpha were larger."
             )
     points = _numbers(X)
-    distance = 0.0 if points is None else _farthest(points)
-    if dtype != "float64" and points is not None and max(distance, _farthest_half(points)) > eps**CANCELLATION:
+    far = 0.0 if points is None or dtype == "float64" else max(_farthest(points), _farthest_half(points))
+    if far > eps**CANCELLATION:
         yield f"dtype={dtype!r} holds few digits of what tells samples apart."
     for name, residual in notes.residuals.items():
         if not residual <= eps ** (1.0 + exponent):
@@ -99,7 +99,8 @@ def _reasons(
     kernel = None if function is None else function.feature_kernel
     if kernel is None and isinstance(function, Function):
         kernel = function.data_kernel
-    if kernel is not None and has_products(kernel) and distance**2 > eps**CANCELLATION:
+    distance = 0.0 if points is None or kernel is None or not has_products(kernel) else _farthest(points)
+    if distance**2 > eps**CANCELLATION:
         yield f"{kernel!r} takes products of points that are {distance:.0e} times farther from zero than apart."
 
 

@@ -108,23 +108,25 @@ def _free_in_container() -> int | None:
         return None
 
 
-def require(needed: int, *, what: str, advice: str) -> None:
-    """Raise MemoryError with the estimate if ``needed`` bytes are not free; warn if they nearly fill the memory."""
-    free = available_bytes()
+def require(needed: int, *, what: str, advice: str, halved: str | None = None) -> None:
+    """Raise MemoryError with the estimate if ``needed`` bytes are not free; warn if they nearly fill the memory.
+
+    Less than a block is not worth the question. ``halved`` is the advice where half of the bytes are free.
+    """
+    free = available_bytes() if needed > BLOCK_BYTES else None
     if free is None or needed <= WARN_SHARE * free:
         return
     estimate = f"{what} needs about {needed / 1e9:.1f} GB; {free / 1e9:.1f} GB are free."
+    advice = halved if halved is not None and needed <= 2 * free else advice
     if needed > free:
         raise MemoryError(f"{estimate} {advice}")
     warn(f"{estimate} {advice}", MemoryWarning)
 
 
 def require_gram(rows: int, columns: int) -> None:
-    """Refuse a Gram matrix of doubles that does not fit into memory; one of less than a block is not checked."""
-    needed = 8 * rows * columns
-    if needed > BLOCK_BYTES:
-        advice = "Compute it in blocks of rows, k(X[a:b], Y), or use representer.approximation."
-        require(needed, what=f"A Gram matrix of {rows} × {columns} samples", advice=advice)
+    """Refuse a Gram matrix of doubles that does not fit into memory."""
+    advice = "Compute it in blocks of rows, k(X[a:b], Y), or use representer.approximation."
+    require(8 * rows * columns, what=f"A Gram matrix of {rows} × {columns} samples", advice=advice)
 
 
 def cached_bytes(numbers: object) -> int | None:

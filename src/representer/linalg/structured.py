@@ -33,12 +33,13 @@ def symmetric_products(
     syr2k(1.0, A, B, trans=1, lower=True, c=total, overwrite_c=True)
     for sign, members in ((1.0, weights > 0), (-1.0, ~(weights > 0))):
         root = weights[members].abs().sqrt()[:, None]
+        if not len(root):
+            continue
         if len(root) == len(rows):  # all rows: the memory of an earlier product serves
             scaled = torch.mul(rows, root, out=empty_matrix(rows.shape, rows))
         else:
             scaled = rows[members].mul_(root)
-        if len(scaled):
-            syrk(sign, scaled.numpy().T, lower=True, beta=1.0, c=total, overwrite_c=True)
+        syrk(sign, scaled.numpy().T, lower=True, beta=1.0, c=total, overwrite_c=True)
     return mirrored(torch.from_numpy(total.T))
 
 

@@ -291,8 +291,9 @@ class DiagonalForm:
 
     def groups(self) -> Iterator[tuple[Tensor, Tensor]]:
         """The distinct columns of the weights, each with the outputs that share it: one factorisation a group."""
-        if self.weights.requires_grad:  # learned weights may move apart, even if they are equal now
-            members = torch.arange(self.weights.shape[1])
+        p = self.weights.shape[1]
+        if p == 1 or self.weights.requires_grad:  # learned weights may move apart, even if they are equal now
+            members = torch.arange(p)
         else:
             _, members = torch.unique(self.weights, dim=1, return_inverse=True)
         for g in range(int(members.max()) + 1):
@@ -457,7 +458,7 @@ class Decomposable(OperatorKernel):
     @property
     def domain(self) -> Domain:
         """The kind of data that the scalar kernel takes."""
-        return common_domain(self, [self.kernel], Kernel)
+        return self.kernel.domain if isinstance(self.kernel, Kernel) else common_domain(self, [self.kernel], Kernel)
 
     def prepare(self, X: Data) -> Data:
         """The data, checked by the scalar kernel."""

@@ -17,6 +17,7 @@ from scipy import sparse, special
 from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
+from representer.linalg import row_blocks
 from representer.samples.records import Data
 from representer.values import is_count
 
@@ -53,6 +54,7 @@ SUPPORT_ROWS = 1000  # samples or landmarks that measure how far an input is fro
 MIDDLE_ROWS = 500  # samples whose mean is the middle of features beside a constant
 
 KEY_BLOCK = 2**20
+KEY_COPIES = 8  # copies of a number that its rounding and hashing make
 
 
 def evenly_spaced(n: int, size: int) -> np.ndarray:
@@ -60,14 +62,14 @@ def evenly_spaced(n: int, size: int) -> np.ndarray:
     return np.arange(n) if n <= size else np.linspace(0, n - 1, size).round().astype(np.int64)
 
 
-def sampling_keys(rows: np.ndarray, seed: int) -> np.ndarray:
+def sampling_keys(rows: np.ndarray, seed: int | np.ndarray) -> np.ndarray:
     """A random number for each row, which depends on the row's number and the seed only.
 
     So the rows with the least keys are the same random sample, whatever the blocks in which the data come. The keys are
     hashes of the numbers (SplitMix64, Steele, Lea & Flood, 2014).
     """
     with np.errstate(over="ignore"):
-        z = rows.astype(np.uint64) + np.uint64(seed) * np.uint64(0xD1342543DE82EF95)
+        z = rows.astype(np.uint64) + np.asarray(seed).astype(np.uint64) * np.uint64(0xD1342543DE82EF95)
         z = (z + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -153,17 +155,18 @@ def equal_rows(rows: np.ndarray | sparse.csr_array, *, far: bool = True) -> np.n
 
 def _dense_keys(rows: np.ndarray, far: bool) -> np.ndarray:
     """A hash of each row."""
-    keys = np.zeros(len(rows), dtype=np.uint64)
-    for j, column in enumerate(rows.reshape(len(rows), -1).T):
-        keys += sampling_keys(_rounded_bits(column, _spread(column) if far else math.inf), j)
+    columns = np.asarray(rows, dtype=np.float64).reshape(len(rows), -1)
+    spreads, keys = _spreads(columns) if far else math.inf, np.zeros(len(rows), dtype=np.uint64)
+    for block in row_blocks(len(rows), 8 * KEY_COPIES * columns.shape[1]):
+        keys[block] = sampling_keys(_rounded_bits(columns[block], spreads), np.arange(columns.shape[1])).sum(1)
     return keys
 
 
-def _spread(column: np.ndarray) -> float:
-    """Half the distance of the largest from the smallest number; infinite where no two differ."""
-    numbers = column[np.isfinite(column)]
-    half = 0.5 * float(numbers.max()) - 0.5 * float(numbers.min()) if len(numbers) else 0.0
-    return half if half > 0 else math.inf
+def _spreads(columns: np.ndarray) -> np.ndarray:
+    """Half the distance of the largest from the smallest number of each column; infinite where no two differ."""
+    finite = np.isfinite(columns)
+    largest, least = columns.max(0, where=finite, initial=-np.inf), columns.min(0, where=finite, initial=np.inf)
+    return np.where(largest > least, 0.5 * largest - 0.5 * least, np.inf)
 
 
 def _sparse_keys(rows: sparse.csr_array) -> np.ndarray:
@@ -177,10 +180,11 @@ def _sparse_keys(rows: sparse.csr_array) -> np.ndarray:
     return keys
 
 
-def _rounded_bits(values: np.ndarray, spread: float = math.inf) -> np.ndarray:
+def _rounded_bits(values: np.ndarray, spread: np.ndarray | float = math.inf) -> np.ndarray:
     """The bits of numbers, rounded to ``DIGITS`` binary digits, or so many of a smaller spread."""
     mantissa, exponent = np.frexp(np.asarray(values, dtype=np.float64))
-    digits = DIGITS if spread == math.inf else DIGITS + (exponent - math.frexp(spread)[1]).clip(0, MOST_DIGITS - DIGITS)
+    below = np.where(np.isinf(spread), 0, exponent - np.frexp(spread)[1])
+    digits = DIGITS + below.clip(0, MOST_DIGITS - DIGITS)
     rounded = np.ldexp(np.round(np.ldexp(mantissa, digits)), exponent - digits) + 0.0  # minus zero is zero
     return rounded.view(np.uint64)
 

@@ -24,7 +24,6 @@ from representer.kernels import Kernel, Linear, Scaled
 from representer.linalg import (
     Cholesky,
     Eigenpairs,
-    available_bytes,
     conjugate_gradient,
     eigh,
     factorize,
@@ -1292,13 +1291,12 @@ def require_memory(data: RidgeData, *, learned: bool, searched: bool) -> None:
         factors = 1 if shared else len(data.patterns)
         elements = ((10 if learned else 3 if spectral else 1) + factors - 1) * n**2
     elements += 3 * n**2 if data.kernel.domain == "gram" else 0
-    free = available_bytes()
-    halved = data.Y.element_size() == 8 and free is not None and 4 * elements <= free
-    smaller = "fewer samples or dtype='float32'." if halved else "or fewer samples."
+    double, advice = data.Y.element_size() == 8, "Use approximation=Nystroem(m), "
     require(
         elements * data.Y.element_size(),
         what=f"An exact fit to {n} samples",
-        advice=f"Use approximation=Nystroem(m), {smaller}",
+        advice=f"{advice}or fewer samples.",
+        halved=f"{advice}fewer samples or dtype='float32'." if double else None,
     )
 
 

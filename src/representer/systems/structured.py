@@ -26,7 +26,6 @@ from representer.approximation import Approximation, FeatureMap, Landmarks, Nyst
 from representer.functions import EmbeddingFunction, Expansion, FeatureFunction, FieldState, StoredFeatures
 from representer.kernels import Kernel, Linear, unscaled
 from representer.linalg import (
-    BLOCK_BYTES,
     Eigenpairs,
     by_rows,
     eigh,
@@ -1076,6 +1075,4 @@ def guard_memory(model: StructuredModel, pairs: Pairs, *, chooses: bool) -> None
         labelled = pairs.labelled is not None
         elements = 4 * n * sum(a.size(n) for a in model.approximation) if labelled else 0
         advice = "Use fewer landmarks."
-    needed = elements * model.representation.dtype.itemsize
-    if needed > BLOCK_BYTES:  # less is not worth the question
-        require(needed, what=f"A fit to {n} samples", advice=advice)
+    require(elements * model.representation.dtype.itemsize, what=f"A fit to {n} samples", advice=advice)
