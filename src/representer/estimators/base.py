@@ -924,7 +924,7 @@ def predict_interval(self: KernelLearner, X: Data, coverage: float = 0.9) -> np.
     return ends[:, 0] if self._has_flat_answers() else ends
 
 
-def predict_class(self: Any, X: Data) -> np.ndarray:
+def predict(self: Any, X: Data) -> np.ndarray:
     """Predict class labels.
 
     Parameters

@@ -11,14 +11,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
 
 from representer.approximation import Nystroem
-from representer.estimators.base import (
-    KernelLearner,
-    KernelLike,
-    RandomState,
-    fitting,
-    predict_class,
-    score_of_classes,
-)
+from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting, score_of_classes
+from representer.estimators.base import predict as most_probable_classes
 from representer.estimators.base import predict_set as class_sets_of
 from representer.estimators.deep_regressor import (
     DEEP_ARGUMENTS,
@@ -434,7 +428,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         tied = decisions >= largest - SAME * np.abs(decisions).max(1, keepdims=True)
         return np.where(tied, self.class_count_, -1).argmax(1)
 
-    predict = predict_class
+    predict = most_probable_classes
     predict_set = class_sets_of
     score = score_of_classes
 
