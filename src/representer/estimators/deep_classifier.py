@@ -313,7 +313,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         self.calibration_ = Calibration(1.0) if self.loss == "logistic" else None
         problem = deep_regression(self, composition, samples, inputs, loss, self._labels)
         solution = problem.solve(problem.choose(self._search_settings(problem.seed, self.criterion)))
-        self.__dict__.update(deep_attributes(solution))
+        self._keep_attributes(deep_attributes(solution))
         own, seen = plain(problem.seen.inputs, copy=True), problem.seen
         labels = self.classes_[self._labels(plain(seen.block.Y))]
         self._training_samples = seen.recalled(own, labels, pairwise=problem.pairwise)
@@ -330,7 +330,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         samples, inputs = self._samples(stack, X, y, sample_weight, groups)
         check_left_out(samples.n, None)
         solution = stack_solution(self, stack, samples, inputs, CodesLogLoss(), self._labels)
-        self.__dict__.update(stack_attributes(solution))
+        self._keep_attributes(stack_attributes(solution))
         self.system_ = solution.system
         self.calibration_ = self.far_field_ = None
         if self.calibration is not None:
