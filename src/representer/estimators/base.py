@@ -518,6 +518,11 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         """Keep what is known of a fit, or of all batches up to this one."""
         self._record = self._record.joined(record) if more and self._record is not None else record
 
+    def _keep_attributes(self, attributes: dict[str, Any]) -> None:
+        """Keep what a fit has found, by name."""
+        for name, value in attributes.items():
+            setattr(self, name, value)
+
     def _iteration_callback(self) -> Callable[[HistoryEntry], bool]:
         """What a search calls after each iteration: a subtask of the fit begins and ends; True stops the search."""
         context = self._callback_fit_ctx
@@ -931,7 +936,7 @@ def predict_interval(self: KernelLearner, X: Data, coverage: float = 0.9) -> np.
     return ends[:, 0] if self._has_flat_answers() else ends
 
 
-def predict_class(self: Any, X: Data) -> np.ndarray:
+def predict(self: Any, X: Data) -> np.ndarray:
     """Predict class labels.
 
     Parameters

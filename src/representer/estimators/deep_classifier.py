@@ -11,14 +11,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
 
 from representer.approximation import Nystroem
-from representer.estimators.base import (
-    KernelLearner,
-    KernelLike,
-    RandomState,
-    fitting,
-    predict_class,
-    score_of_classes,
-)
+from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting, score_of_classes
+from representer.estimators.base import predict as most_probable_classes
 from representer.estimators.base import predict_set as class_sets_of
 from representer.estimators.deep_regressor import (
     DEEP_ARGUMENTS,
@@ -319,7 +313,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         self.calibration_ = Calibration(1.0) if self.loss == "logistic" else None
         problem = deep_regression(self, composition, samples, inputs, loss, self._labels)
         solution = problem.solve(problem.choose(self._search_settings(problem.seed, self.criterion)))
-        self.__dict__.update(deep_attributes(solution))
+        self._keep_attributes(deep_attributes(solution))
         own, seen = plain(problem.seen.inputs, copy=True), problem.seen
         labels = self.classes_[self._labels(plain(seen.block.Y))]
         self._training_samples = seen.recalled(own, labels, pairwise=problem.pairwise)
@@ -336,7 +330,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         samples, inputs = self._samples(stack, X, y, sample_weight, groups)
         check_left_out(samples.n, None)
         solution = stack_solution(self, stack, samples, inputs, CodesLogLoss(), self._labels)
-        self.__dict__.update(stack_attributes(solution))
+        self._keep_attributes(stack_attributes(solution))
         self.system_ = solution.system
         self.calibration_ = self.far_field_ = None
         if self.calibration is not None:
@@ -434,7 +428,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         tied = decisions >= largest - SAME * np.abs(decisions).max(1, keepdims=True)
         return np.where(tied, self.class_count_, -1).argmax(1)
 
-    predict = predict_class
+    predict = most_probable_classes
     predict_set = class_sets_of
     score = score_of_classes
 

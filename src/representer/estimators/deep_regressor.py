@@ -581,7 +581,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         samples, inputs = self._samples(composition.input_kernel, X, y, sample_weight, groups)
         problem = deep_regression(self, in_target_units(composition, self._unit), samples, inputs, loss)
         solution = problem.solve(problem.choose(self._search_settings(problem.seed, self.criterion)))
-        self.__dict__.update(deep_attributes(solution, self._unit))
+        self._keep_attributes(deep_attributes(solution, self._unit))
         self.X_fit_ = plain(problem.seen.inputs, copy=True)
         self.system_ = None
         if solution.outer is not None:
@@ -603,7 +603,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         self._unit = target_unit(targets, self.dtype)
         samples = self._memory_samples(stack, X, targets / self._unit, weights, groups)
         solution = stack_solution(self, stack, samples, X, LeastSquares())
-        self.__dict__.update(stack_attributes(solution, self._unit))
+        self._keep_attributes(stack_attributes(solution, self._unit))
         self.system_ = solution.system
         self.X_fit_ = plain(X, copy=True)
         own, pairwise = self._shaped(targets), stack.domain == "gram"  # with all digits, in single precision, too

@@ -12,14 +12,8 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from representer.approximation import Approximation
-from representer.estimators.base import (
-    KernelLearner,
-    KernelLike,
-    RandomState,
-    fitting,
-    predict_class,
-    score_of_classes,
-)
+from representer.estimators.base import KernelLearner, KernelLike, RandomState, fitting, score_of_classes
+from representer.estimators.base import predict as most_probable_classes
 from representer.estimators.base import predict_set as class_sets_of
 from representer.estimators.operator_ridge import OperatorRidge
 from representer.estimators.validation import (
@@ -590,7 +584,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         """The number of the class of the largest estimate."""
         return estimates.argmax(1)
 
-    predict = predict_class
+    predict = most_probable_classes
     predict_set = class_sets_of
     score = score_of_classes
 

@@ -403,7 +403,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
                 f"{OPTIMALITY_TOLERANCE}. {advice}.",
                 ConvergenceWarning,
             )
-        self.__dict__.update(deep_attributes(solution))
+        self._keep_attributes(deep_attributes(solution))
         self._keep(problem, solution.code_layer)
         self._frame_library = frame_library(X)
         self.X_fit_ = plain(problem.seen.inputs, copy=True)
