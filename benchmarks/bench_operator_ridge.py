@@ -17,6 +17,7 @@ from representer import OperatorRidge
 from representer.kernels import Gaussian, Linear
 from representer.operators import Decomposable, Dense, DivergenceFree
 from representer.systems import RidgeData, factor_system
+from representer.systems.exact import CoupledOutputs, IterativeOutputs
 
 
 def rows() -> list[Row]:
@@ -77,20 +78,20 @@ def learned() -> Row:
         )
 
 
-def _solve(kernel, X, Y, solver):
+def _solve(kernel, X, Y, system):
     data = RidgeData(kernel, X, Y, torch.ones(len(Y), dtype=torch.float64))
-    return factor_system(data, 0.1 / len(Y), solver=solver).coefficients()
+    return system(data, 0.1 / len(Y)).coefficients()
 
 
 def _structure(what: str, kernel, n: int, p: int, d: int) -> Row:
     X, Y = (torch.from_numpy(array) for array in _data(n, d, p))
-    structured, dense = _solve(kernel, X, Y, "auto"), _solve(kernel, X, Y, "dense")
+    structured, dense = _solve(kernel, X, Y, factor_system), _solve(kernel, X, Y, CoupledOutputs)
     torch.testing.assert_close(structured, dense, rtol=1e-6, atol=1e-8)
     return compare(
         what,
         f"n = {n}, p = {p}",
-        ours=lambda: _solve(kernel, X, Y, "auto"),
-        reference=lambda: _solve(kernel, X, Y, "dense"),
+        ours=lambda: _solve(kernel, X, Y, factor_system),
+        reference=lambda: _solve(kernel, X, Y, CoupledOutputs),
         repeats=3,
     )
 
@@ -114,11 +115,13 @@ def field() -> Row:
     n = scaled(1000)
     X, Y = (torch.from_numpy(array) for array in _data(n, 3, 3))
     kernel = DivergenceFree(1.0)
-    torch.testing.assert_close(_solve(kernel, X, Y, "iterative"), _solve(kernel, X, Y, "dense"), rtol=1e-6, atol=1e-8)
+    torch.testing.assert_close(
+        _solve(kernel, X, Y, IterativeOutputs), _solve(kernel, X, Y, CoupledOutputs), rtol=1e-6, atol=1e-8
+    )
     return compare(
         "divergence-free field: conjugate gradients, against the block matrix",
         f"n = {n}, p = 3",
-        ours=lambda: _solve(kernel, X, Y, "iterative"),
-        reference=lambda: _solve(kernel, X, Y, "dense"),
+        ours=lambda: _solve(kernel, X, Y, IterativeOutputs),
+        reference=lambda: _solve(kernel, X, Y, CoupledOutputs),
         repeats=3,
     )

@@ -160,14 +160,11 @@ class Approximation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Value, Ba
         return tags
 
     # -- a value ------------------------------------------------------------------------------------------------------
-    def _forget(self) -> None:
-        for name in (*FITTED, "_fitted"):
-            self.__dict__.pop(name, None)
-
     def _rebuild(self, change: Callable[[str, Any], Any]) -> Self:
         """The value with changed arguments, without the attributes of a fit."""
         new = super()._rebuild(change)
-        new._forget()
+        for name in (*FITTED, "_fitted"):
+            new.__dict__.pop(name, None)
         return new
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import cache, reduce
+from functools import cache, partial, reduce
 from itertools import combinations_with_replacement
 from typing import Any, ClassVar
 
@@ -70,11 +70,6 @@ def _median_distance(X: Tensor, p: float) -> Tensor:
 def median_distance(X: Tensor) -> Tensor:
     """The median Euclidean distance between samples."""
     return _median_distance(X, 2.0)
-
-
-def median_manhattan(X: Tensor) -> Tensor:
-    """The median ℓ₁ distance between samples."""
-    return _median_distance(X, 1.0)
 
 
 def _deviation(entries: Tensor, dim: tuple[int, ...], *, otherwise: float) -> Tensor:
@@ -239,7 +234,7 @@ def _lengthscale(median: Word) -> Hyperparameter:
 
 
 EUCLIDEAN = _lengthscale(Word(median_distance))
-MANHATTAN = _lengthscale(Word(median_manhattan))
+MANHATTAN = _lengthscale(Word(partial(_median_distance, p=1.0)))
 
 
 class Stationary(Kernel, ABC):

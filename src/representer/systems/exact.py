@@ -196,6 +196,11 @@ class GramInverse:
             found = found - self.constants.basis.square().sum(1) * self._along_constants()
         return self.root**2 * found
 
+    @property
+    def leverage(self) -> Tensor:
+        """∂f(x_i)/∂y_i = 1 − noise_i P_ii, (N,)."""
+        return 1.0 - self.shift / self.root**2 * self.diagonal
+
     def blocks(self, index: Tensor) -> Tensor:
         """The blocks P_SS (g, b, b) of rows S (g, b)."""
         if isinstance(self.solver, Cholesky):
@@ -461,6 +466,10 @@ class RidgeData:
     def columns(self) -> Tensor:
         """The weights of targets as a matrix (n, p) or (n, 1)."""
         return self.weights if self.weights.ndim > 1 else self.weights[:, None]
+
+    def noise(self, alpha: float) -> Tensor:
+        """The noise n·alpha/w of the targets, (n, p) or (n, 1)."""
+        return len(self.Y) * alpha / self.columns
 
     def entry_blocks(self) -> list[Tensor]:
         """The entries that are left out together: those of a group, or of a sample."""
@@ -1000,9 +1009,8 @@ class SeparateOutputs(System):
         return self._variances_back(own)
 
     def leverage(self) -> Tensor:
-        """1 − noise_i P_ii in rotated coordinates; NaN where a target is missing."""
-        own = self._joined(lambda p: (1.0 - self.shift / p.inverse.root**2 * p.inverse.diagonal)[:, None], torch.nan)
-        return self._variances_back(own)
+        """Those of the scalar systems, rotated back; NaN where a target is missing."""
+        return self._variances_back(self._joined(lambda p: p.inverse.leverage[:, None], torch.nan))
 
     def variance(self, X: Data) -> Tensor:
         """Scalar variances, rotated back; the cross-Gram matrix of a kernel that all parts share is computed once."""
@@ -1110,8 +1118,8 @@ class CoupledOutputs(System):
         return self._unflat(self.inverse.left_out_variance(self.data.entry_blocks()), torch.nan)
 
     def leverage(self) -> Tensor:
-        """1 − noise_i P_ii; NaN where a target is missing."""
-        return self._unflat(1.0 - self.shift / self.inverse.root**2 * self.inverse.diagonal, torch.nan)
+        """Those of the entries; NaN where a target is missing."""
+        return self._unflat(self.inverse.leverage, torch.nan)
 
     def variance(self, X: Data) -> Tensor:
         """From one triangular solve with the cross blocks."""
@@ -1126,7 +1134,7 @@ class IterativeOutputs(System):
 
     def __init__(self, data: RidgeData, alpha: float):
         self.data = data
-        self.noise = len(data.Y) * alpha / data.columns
+        self.noise = data.noise(alpha)
         self.mask = torch.ones_like(data.Y) if data.mask is None else data.mask.to(data.Y.dtype)
         self.precondition = _preconditioner(data.kernel, data.X, self.noise, self.mask)
 

@@ -504,9 +504,7 @@ class ExactSystem(FittedSystem):
 
     def _fitted(self) -> Tensor:
         """f(x_i) + b (n, p) at the samples of positive weight, from the residuals noise·C; all targets are known."""
-        data = self._training
-        noise = len(data.Y) * self.alpha / data.columns
-        return data.Y - noise * self._system.coefficients()
+        return self._training.Y - self._training.noise(self.alpha) * self._system.coefficients()
 
     def norm(self) -> float:
         b = self.intercept()
@@ -523,9 +521,8 @@ class ExactSystem(FittedSystem):
         Y = data.targets if data.mask is None else torch.where(data.mask, data.targets, torch.nan)
         if data.mask is not None and self.fit_intercept:  # without its only target an output has no constant
             Y = torch.where(data.mask.sum(0) < 2, torch.nan, Y)
-        noise = len(Y) * self.alpha / data.columns
         variance, missed = self._left_out_variance()
-        return LeftOutMoments(Y, self._system.left_out(), variance, data.groups, noise, missed)
+        return LeftOutMoments(Y, self._system.left_out(), variance, data.groups, data.noise(self.alpha), missed)
 
     @cached_property
     def _calibration(self) -> tuple[Tensor, Tensor]:
@@ -735,9 +732,8 @@ class SummedSystem(FeatureSystem):
 
     def _limit(self, held: int = 0) -> int | None:
         """What is left of the memory limit for blocks, beside the coordinates of so many held samples."""
-        m, p = self.features.map.n_features, self.sums.cross.shape[1]
-        matrices = 5 if isinstance(self.sums, NormalSums) else 3 * p + 3
-        return room_beside_sums(self.memory_limit, m, p, held=held, matrices=matrices)
+        m, p, complete = self.features.map.n_features, self.sums.cross.shape[1], isinstance(self.sums, NormalSums)
+        return room_for_blocks(self.memory_limit, m, p, held=held, complete=complete)
 
     def path(self, alphas: Tensor, criterion: Criterion = "loo") -> Tensor:
         """The criterion for many alphas, from one eigendecomposition; leave-one-out is that of the held samples."""
@@ -1203,9 +1199,7 @@ def summed_system(
     p = sample.Y.shape[1] if width is None else width
     frame = frame_of(features.map, sample.X) if intercept else None
     seen = features.map if frame is None else CentredFeatures(features.map, frame)
-    limit = room_beside_sums(
-        memory_limit, m, p, held=len(held) if searched else 0, matrices=5 if complete else 3 * p + 3
-    )
+    limit = room_for_blocks(memory_limit, m, p, held=len(held) if searched else 0, complete=complete)
     total = (NormalStep if complete else SeparateStep) if step is None else step
     sums = samples.total(total(seen), limit=limit)
     if not sums.weight > 0:
@@ -1223,6 +1217,11 @@ def summed_system(
     )
     vars(system)["ridge"] = normal_equations(sums, operator, intercept, frame)
     return system
+
+
+def room_for_blocks(memory_limit: Any, m: int, p: int, *, held: int, complete: bool) -> int | None:
+    """The bytes that a limit leaves for blocks beside sums; where targets are missing, each output has sums."""
+    return room_beside_sums(memory_limit, m, p, held=held, matrices=5 if complete else 3 * p + 3)
 
 
 def iterates(solver: str | Falkon, m: int) -> Falkon | None:

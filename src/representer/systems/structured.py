@@ -591,12 +591,11 @@ class DiagonalRegression:
     def leverage(self, alpha: float) -> Tensor:
         """The derivative (n, s) of each prediction in its own output, in each coordinate; a mean output moves, too."""
         regression, inputs = self.regression, self.regression.inputs
-        U, filters, shift = inputs.spectrum.vectors, self._filters(alpha), regression.weight * alpha
-        own = U.square() @ (filters - 1.0 / shift)
-        leverage = -shift * own
+        U, explained = inputs.spectrum.vectors, inputs.spectrum.values[:, None] * self.values * self._filters(alpha)
+        leverage = U.square() @ explained
         if regression.centred:
             root = U.new_ones(len(U)) if inputs.root is None else inputs.root
-            fitted = -shift * (U @ ((filters - 1.0 / shift) * (U.mT @ root)[:, None])) / root[:, None]  # to ones
+            fitted = U @ (explained * (U.mT @ root)[:, None]) / root[:, None]  # to ones
             leverage = leverage + inputs.shares[:, None] * (1.0 - fitted)
         return leverage
 
