@@ -9,6 +9,7 @@ import scipy.linalg  # noqa: F401  # its BLAS is one of those that are limited
 import torch
 from threadpoolctl import ThreadpoolController, threadpool_info
 
+from representer import OperatorRidge
 from representer.linalg.resources import FACTORED_ROWS, FEW_ROWS, threads_for
 
 
@@ -60,3 +61,17 @@ def test_the_limit_of_one_thread_is_not_set_again_by_another():
     may_leave.set()
     thread.join()
     assert n_threads() == {3}
+
+
+@pytest.mark.parametrize(("rows", "expected"), [(FEW_ROWS, 1), (FEW_ROWS + 1, 3)])
+def test_threads_of_an_answer(rows, expected):
+    seen = set()
+
+    def product(x, y):
+        seen.add(torch.get_num_threads())
+        return x[0] * y[0]
+
+    model = OperatorRidge(product, alpha=0.1).fit([[1.0], [2.0]], [1.0, 2.0])
+    seen.clear()
+    model.predict([[1.0]] * rows)
+    assert seen == {expected} and n_threads() == {3}

@@ -16,7 +16,7 @@ from representer.operators.joint import OutputMean
 from representer.samples import HeldSamples, evenly_spaced
 from representer.systems import support as support_module
 from representer.systems.scalar import SampleWeights
-from representer.systems.support import MOST_NOISE, PointSupport, Support
+from representer.systems.support import MOST_NOISE, PointSupport, Support, Trust
 
 HOW = Representation(torch.float64)
 
@@ -119,6 +119,16 @@ def test_outputs_that_are_not_alike_have_the_mean_of_their_kernels(data, kernel)
     W = k(X) + 0.001 * len(X) * torch.eye(len(X))
     np.testing.assert_allclose(support(new.numpy()), ((K @ torch.linalg.inv(W)) * K).sum(1) / k.diag(new), atol=1e-10)
     assert support.bounded
+
+
+@pytest.mark.parametrize("reference", [1e-6, 0.3, 0.99])
+def test_trust_is_that_of_a_dense_inverse_near_the_samples_and_far_from_them(data, reference):
+    X, new = data
+    new = np.vstack([X[:5], new, 30.0 + new])
+    trusted = Trust(PointSupport(SampleWeights(Gaussian(1.3), X, 0.02, False, HOW)), reference, 0.25)
+    k = Gaussian(1.3)(new, X).numpy()
+    share = ((k @ np.linalg.inv(Gaussian(1.3)(X).numpy() + 0.02 * np.eye(len(X)))) * k).sum(1)
+    np.testing.assert_allclose(trusted(new)[:, 0], np.minimum(1.0, share / reference) ** 0.25, atol=1e-10)
 
 
 @pytest.mark.parametrize("approximation", [Landmarks([[0.0]]), Nystroem(1)])

@@ -57,7 +57,7 @@ from representer.inspection import (
     total_effects,
 )
 from representer.kernels import NAMES, FeatureKind, Kernel, Stack, as_kernel, is_several, kernels_of, on_device
-from representer.linalg import RoundingNotes, noted_rounding, peak_bytes, row_blocks, threads_for
+from representer.linalg import FEW_ROWS, RoundingNotes, noted_rounding, peak_bytes, row_blocks, threads_for
 from representer.notices import NumericalWarning, noted_warnings, warn
 from representer.operators import (
     OperatorKernel,
@@ -156,10 +156,18 @@ def answering(method: Callable[..., Any]) -> Callable[..., Any]:
         passed = [*args, *kwargs.values()]
         if method.__name__.startswith("score"):
             refuse_unknown_sizes(passed)
-        with refusing_huge_integers(passed):
+        with refusing_huge_integers(passed), threads_for(_few_rows(model, passed)):
             return method(model, *args, **kwargs)
 
     return of_one_model
+
+
+def _few_rows(model: Any, passed: list[Any]) -> int | None:
+    """The number of rows of a question, or of the fit if that is larger; None where they are many, or not known."""
+    record = model._record
+    sizes = [None if record is None else record.n_samples, *(n_passed(X) for X in passed[:1])]
+    known = [n for n in sizes if n is not None and n <= FEW_ROWS]
+    return max(known) if len(known) == len(sizes) else None
 
 
 # Methods whose names begin so change a learner, or are for one that need not be fitted; the others are questions.

@@ -21,6 +21,7 @@ from representer.linalg.cholesky import (
 from representer.linalg.equations import Limits, broyden, jacobian, least_squares, levenberg_marquardt
 from representer.linalg.resources import (
     BLOCK_BYTES,
+    FEW_ROWS,
     MemoryWarning,
     as_bytes,
     available_bytes,
@@ -62,6 +63,7 @@ from representer.linalg.structured import (
 
 __all__ = [
     "BLOCK_BYTES",
+    "FEW_ROWS",
     "NEGLIGIBLE_SHARE",
     "NOT_FINITE",
     "Cholesky",

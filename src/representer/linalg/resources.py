@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -247,16 +248,21 @@ def _pools() -> ThreadpoolController:
 
 @contextmanager
 def threads_for(n_rows: int | None) -> Iterator[None]:
-    """A context that limits the threads of a fit: one for few rows, one of torch for more, and no limit beyond.
+    """A context that limits threads: to one for few rows, to one of torch for more, and no limit beyond.
 
     None stands for an unknown number of rows, as on Dask, and limits nothing.
     """
     if n_rows is None or n_rows > FACTORED_ROWS or not _limited.acquire(blocking=False):
         yield
         return
+    several: list[tuple[Any, int]] = []
     try:
-        pools = _pools() if n_rows <= FEW_ROWS else _pools().select(user_api="openmp")
-        with pools.limit(limits=1):
-            yield
+        pools = [pool for pool in _pools().lib_controllers if n_rows <= FEW_ROWS or pool.user_api == "openmp"]
+        several += [(pool, pool.num_threads) for pool in pools if pool.num_threads != 1]
+        for pool, _ in several:
+            pool.set_num_threads(1)
+        yield
     finally:
+        for pool, n_threads in several:
+            pool.set_num_threads(n_threads)
         _limited.release()

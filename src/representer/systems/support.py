@@ -295,8 +295,12 @@ class Trust(Function):
         return cls(support, max(FAINT * least, float(torch.finfo(torch.float64).tiny)), POWERS[0])
 
     def __call__(self, X: Data) -> Tensor:
-        """The trust (q, 1)."""
-        return trust(self.support(X), self.reference, self.power)[:, None]
+        """The trust (q, 1); equations are solved where a bound below the support leaves some doubt."""
+        support = self.support.at_least(X)
+        doubted = (support < self.reference).nonzero()[:, 0]
+        if len(doubted):
+            support[doubted] = self.support(take(X, doubted.cpu()))
+        return trust(support, self.reference, self.power)[:, None]
 
     def faded_network(self, network: torch.nn.Module, far: Tensor) -> torch.nn.Module:
         """t f(x) + (1 − t) c of a network f and a constant c (p,)."""
