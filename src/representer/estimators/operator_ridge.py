@@ -46,6 +46,7 @@ from representer.problems.stack import (
     Members,
     StackProblem,
     StackSolution,
+    by_likelihood,
 )
 from representer.samples import (
     Data,
@@ -435,7 +436,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
             for of_model, model in zip(own, models, strict=True)
         ]
         if isinstance(self.kernel, str) and isinstance(kernel, Stack):  # the members are the library's choice
-            problems += separate_problems(problems)
+            problems = [*by_likelihood(problems), *separate_problems(problems)]
         settings = self._search_settings(self._seed, self.criterion)
         solution: RidgeSolution | StackSolution
         if isinstance(kernel, Stack):
