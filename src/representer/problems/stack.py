@@ -451,14 +451,14 @@ def by_likelihood(problems: Sequence[RidgeProblem]) -> list[RidgeProblem]:
 
 
 def _has_likelihood(problem: RidgeProblem) -> bool:
-    """Are alpha and several numbers of a kernel searched by leave-one-out of single samples with one output?"""
+    """Are alpha and a number for each feature searched by leave-one-out of single samples with one output?"""
     model, block = problem.model, problem.samples.held
     if block is None or block.Y.shape[1] > 1 or not isinstance(model.kernel, Decomposable) or model.learn_operator:
         return False
     if model.alpha is not None or model.criterion != "loo" or not problem.scope.spans_all:
         return False
     values = problem.start_kernel.hyperparameter_values()
-    return sum(values[name].numel() for name in problem.free) > 1 and _stand_alone(block, model.kernel)
+    return any(values[name].numel() > 1 for name in problem.free) and _stand_alone(block, model.kernel)
 
 
 def _stand_alone(block: Block, kernel: OperatorKernel) -> bool:
