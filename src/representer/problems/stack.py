@@ -20,7 +20,7 @@ from representer.optimize import OPTIMISM, Choice, Problem, SearchSettings, lear
 from representer.optimize.search import at_kernel, cut_short, interruption
 from representer.preimage.probabilities import calibrate_embedding, class_estimates
 from representer.problems.ridge import RidgeProblem
-from representer.problems.separate import SeparateProblem
+from representer.problems.separate import SeparateProblem, all_vary
 from representer.samples import Block
 from representer.samples import rows as limits
 from representer.systems import FittedSystem, StackedSystem
@@ -451,24 +451,27 @@ def by_likelihood(problems: Sequence[RidgeProblem]) -> list[RidgeProblem]:
 
 
 def _has_likelihood(problem: RidgeProblem) -> bool:
-    """Are alpha and a number for each feature searched by leave-one-out of single samples with one output?"""
+    """Are alpha and a number for each feature searched by leave-one-out of single samples with one output?
+
+    There must be more different samples than numbers, and targets that vary.
+    """
     model, block = problem.model, problem.samples.held
     if block is None or block.Y.shape[1] > 1 or not isinstance(model.kernel, Decomposable) or model.learn_operator:
         return False
     if model.alpha is not None or model.criterion != "loo" or not problem.scope.spans_all:
         return False
     values = problem.start_kernel.hyperparameter_values()
-    return any(values[name].numel() > 1 for name in problem.free) and _stand_alone(block, model.kernel)
+    sizes = [values[name].numel() for name in problem.free]
+    return max(sizes, default=0) > 1 and all_vary(block.Y) and _different(block, model.kernel) > sum(sizes) + 1
 
 
-def _stand_alone(block: Block, kernel: OperatorKernel) -> bool:
-    """Is every group, if there are any, one of equal inputs whose targets are all known?"""
+def _different(block: Block, kernel: OperatorKernel) -> int:
+    """How many samples differ in their inputs; 0 where groups join such samples, or equal ones of unknown targets."""
     if block.groups is None:
-        return True
-    if bool(block.Y.isnan().any()):
-        return False
-    numbers = replicates(kernel, block.X)
-    return numbers is not None and len(np.unique(numbers)) == len(block.groups.unique())
+        return len(block)
+    numbers, n_groups = replicates(kernel, block.X), len(block.groups.unique())
+    alone = numbers is not None and len(np.unique(numbers)) == n_groups and not bool(block.Y.isnan().any())
+    return n_groups if alone else 0
 
 
 def _is(problem: RidgeProblem, kind: type[Kernel]) -> bool:
