@@ -642,11 +642,7 @@ def test_where_likelihood_means_something_else_left_out_samples_choose(rng):
     cases = [default_problems(X, y, model) for model in others]
     cases += [default_problems(X, y, groups=np.arange(30) // 3), default_problems(X, np.column_stack([y, y**2]))]
     cases += [default_problems(X, y, OperatorRidge(Stack([Laplacian("ard"), Gaussian("ard")])))]
-    cases += [
-        default_problems(X[:4], y[:4]),
-        default_problems(X[np.arange(30) % 4], y),
-        default_problems(X, 0.0 * y + 1),
-    ]
+    cases += [default_problems(X[:4], y[:4]), default_problems(X, 0.0 * y + 1.0)]
     assert not any(own.model.likelihood for problems in cases for own in problems)
 
 
