@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import naive_operators as no
@@ -15,7 +16,7 @@ from torch import Tensor
 from representer.kernels import Gaussian, Linear, Matern, Precomputed, RationalQuadratic
 from representer.linalg import eigh
 from representer.objectives import operator_valued
-from representer.objectives.operator_valued import _weighted_moments, cross_validation
+from representer.objectives.operator_valued import _weighted_moments, cross_validation, restricted_likelihood
 from representer.operators import (
     CurlFree,
     Decomposable,
@@ -411,3 +412,59 @@ def test_groups_at_alphas_beyond_all_data_have_the_limit_and_no_lapack_error(int
     for alpha in (1e12, 1e100):
         found = cross_validation(data, torch.tensor(alpha, dtype=torch.float64))
         torch.testing.assert_close(found, expected, rtol=1e-8, atol=0.0)
+
+
+# -- the restricted likelihood ----------------------------------------------------------------------------------------
+def naive_restricted_likelihood(K: np.ndarray, y: np.ndarray, weights: np.ndarray, noise: float) -> tuple[float, int]:
+    """−2 log of the greatest likelihood over amplitudes of contrasts of y, and their number, by dense matrices."""
+    C = K + noise * np.diag(1.0 / weights)
+    contrasts = np.linalg.qr(np.column_stack([np.ones(len(y)), np.eye(len(y))[:, 1:]]))[0][:, 1:]  # orthogonal to 1
+    S, z = contrasts.T @ C @ contrasts, contrasts.T @ y
+    m = len(z)
+    return m * np.log(z @ np.linalg.solve(S, z) / m) + np.linalg.slogdet(S)[1], m
+
+
+@pytest.mark.parametrize("missing", [False, True], ids=["complete", "missing"])
+@weightings
+def test_the_restricted_likelihood_is_that_of_contrasts(weighted: bool, missing: bool) -> None:
+    """Weighted samples have other units, which shift the logarithm by a constant: differences are compared."""
+    score = score_of(torch.from_numpy(X), np.array(TARGETS), weighted=weighted, missing=missing, criterion="loo")
+    kernel, values, expected = Decomposable(Gaussian(1.3)), [], []
+    K = np.asarray(kernel.kernel(X))
+    for alpha in (0.01, ALPHA, 0.5):
+        data = RidgeData(kernel, score.X, score.Y, score.weights, intercept=True, **score.options)
+        values.append(restricted_likelihood(data, tensor(alpha)).log().item())
+        terms = []
+        for j in range(score.Y.shape[1]):
+            rows = np.flatnonzero(MISSING[:, j]) if missing else np.arange(len(X))
+            own = score.weights.numpy()[rows]
+            terms.append(naive_restricted_likelihood(K[rows[:, None], rows], TARGETS[rows, j], own, len(X) * alpha))
+        expected.append(sum(value for value, _ in terms) / sum(m for _, m in terms))
+    if not weighted:
+        np.testing.assert_allclose(values, expected, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(np.diff(values), np.diff(expected), rtol=1e-8)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+def test_gradients_of_the_restricted_likelihood(intercept: bool) -> None:
+    def value(lengthscale: Tensor, alpha: Tensor) -> Tensor:
+        kernel = Decomposable(Gaussian("auto")).replace({"kernel__lengthscale": lengthscale})
+        data = RidgeData(kernel, tensor(X), tensor(TARGETS), tensor(WEIGHTS), intercept=intercept)
+        return restricted_likelihood(data, alpha)
+
+    lengthscale, alpha = tensor(np.linspace(0.8, 1.4, X.shape[1])).requires_grad_(), tensor(ALPHA).requires_grad_()
+    assert torch.autograd.gradcheck(value, (lengthscale, alpha))
+
+
+def test_merged_samples_make_repetitions_the_same_as_weights() -> None:
+    """A sample twice is one of weight two; different targets of equal inputs are their mean."""
+    index, groups = torch.tensor([0, 0, 1, 2, 2, 2, 3, 4, 5, 6, 7]), torch.tensor([7, 7, 1, 2, 2, 2, 3, 4, 5, 6, 0])
+    kernel, Y = Decomposable(Gaussian(1.3)), tensor(TARGETS)
+    repeated = RidgeData(kernel, tensor(X)[index], Y[index], torch.ones(11).double(), groups=groups, intercept=True)
+    counts = torch.bincount(index).double()
+    weighted = RidgeData(kernel, tensor(X), Y, counts / counts.mean(), intercept=True)
+    one, two = (restricted_likelihood(data, tensor(ALPHA)).item() for data in (repeated.merged(), weighted))
+    np.testing.assert_allclose(one, two)
+    assert weighted.merged() is weighted
+    spread = repeated.Y + torch.tensor([1.0, -1.0, 0, 2.0, -1.0, -1.0, 0, 0, 0, 0, 0]).double()[:, None]
+    torch.testing.assert_close(replace(repeated, Y=spread).merged().Y, repeated.merged().Y)

@@ -43,8 +43,15 @@ from representer.operators import CurlFree, Decomposable, Dense
 from representer.optimize import attraction, indifference, system_alpha
 from representer.optimize.search import WEAK
 from representer.problems.ridge import Search
-from representer.problems.stack import OPTIMISM, LeastSquares, LogLoss, mixture_weights, simplex_weights
-from representer.samples import Block
+from representer.problems.stack import (
+    OPTIMISM,
+    LeastSquares,
+    LogLoss,
+    StackProblem,
+    mixture_weights,
+    simplex_weights,
+)
+from representer.samples import Block, plain
 from representer.systems import RidgeData
 
 FIXED = Stack([Gaussian(1.3), Laplacian(2.0), Linear()], weights=[0.5, 0.3, 0.2], alphas=[0.01, 0.02, 0.1])
@@ -581,3 +588,79 @@ def test_lengthscales_of_features_are_searched_from_one_for_all(data, monkeypatc
     np.testing.assert_allclose([np.exp(value) for value, _ in seen], [value for _, value in seen], rtol=1e-6)
     scores = [member.score for member in model.members_]
     assert scores[2] < scores[1] and scores[3] < scores[0]
+
+
+# -- members by likelihood --------------------------------------------------------------------------------------------
+def default_problems(X, y, model=None, **fit):
+    """The problems of the members of a default fit, whose search is not made."""
+    seen = []
+
+    class Seen(Exception):  # noqa: N818
+        pass
+
+    def choose(self, settings):
+        seen.extend(self.problems)
+        raise Seen
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(StackProblem, "choose", choose)
+        with pytest.raises(Seen):
+            (OperatorRidge() if model is None else model).fit(X, y, **fit)
+    return seen
+
+
+def kinds(problems):
+    """The kernels without what prepares their inputs; those of likelihood have a star."""
+    scalars = [own.model.kernel.kernel for own in problems]
+    pairs = zip(scalars, problems, strict=True)
+    return [f"{getattr(k, 'kernel', k)!r}" + "*" * own.model.likelihood for k, own in pairs]
+
+
+def test_a_lengthscale_for_each_feature_is_searched_by_likelihood(rng):
+    X, y = rng.normal(size=(30, 3)), rng.normal(size=30)
+    built = [
+        "Laplacian(lengthscale='auto')",
+        "Gaussian(lengthscale='auto')",
+        "Linear()",
+        "Gaussian(lengthscale='ard')",
+        "Laplacian(lengthscale='ard')*",
+        "Gaussian(lengthscale='ard')*",
+    ]
+    assert kinds(default_problems(X, y)) == built
+    holes = np.where(rng.random(X.shape) < 0.1, np.nan, X)
+    assert [name.endswith("*") for name in kinds(default_problems(holes, y))] == [False] * 4 + [True] * 2
+    twice = np.repeat(np.arange(30), 2)
+    assert kinds(default_problems(X[twice], y[twice])) == built  # they are left out together, and stand for one
+
+
+def test_where_likelihood_means_something_else_left_out_samples_choose(rng):
+    """Groups of a user are no replicates; outputs, stated alphas, features and other criteria have other searches."""
+    X, y = rng.normal(size=(30, 3)), rng.normal(size=30)
+    names = kinds(default_problems(X, y, groups=np.arange(30) // 3))
+    assert "Matern(nu=0.5, lengthscale='auto')" in names
+    others = [OperatorRidge(alpha=0.1), OperatorRidge(criterion="gcv"), OperatorRidge(approximation=Nystroem(10))]
+    cases = [default_problems(X, y, model) for model in others]
+    cases += [default_problems(X, y, groups=np.arange(30) // 3), default_problems(X, np.column_stack([y, y**2]))]
+    cases += [default_problems(X, y, OperatorRidge(Stack([Laplacian("ard"), Gaussian("ard")])))]
+    cases += [default_problems(X[:4], y[:4]), default_problems(X, 0.0 * y + 1.0)]
+    assert not any(own.model.likelihood for problems in cases for own in problems)
+
+
+def test_numbers_that_the_likelihood_has_learned_make_residuals_less_optimistic(rng):
+    X = rng.normal(size=(60, 3))
+    y = np.sin(2 * X[:, 0]) + 0.5 * rng.normal(size=60)
+    model = OperatorRidge().fit(X, y)
+    left = np.column_stack([plain(own.left_out_sample()[1])[:, 0] for own in model.system_.systems])
+    missed = model._unit * left - y[:, None]
+    factors = 1.0 + np.array([4 * 2, 4 * 2, 4 * 1, 4 * 4, 1 * 4, 1 * 4]) / 60
+    np.testing.assert_allclose(model.weights_, simplex_weights(missed * factors), atol=1e-8)
+    assert [member.learned for member in model.members_] == [2, 2, 1, 4, 4, 4]
+
+
+def test_the_likelihood_finds_the_features_that_matter(rng):
+    """One of six features matters, and there is much noise: left-out residuals are not sure of that."""
+    X = rng.normal(size=(80, 6))
+    y = np.sin(2 * X[:, 0]) + 0.5 * rng.normal(size=80)
+    members = OperatorRidge().fit(X, y).members_
+    by_residuals, by_likelihood = (np.asarray(members[i].kernel.kernel.lengthscale) for i in (3, 5))
+    assert by_likelihood[0] < 0.2 * by_likelihood[1:].min() and by_residuals[0] > 0.5 * by_residuals[1:].min()

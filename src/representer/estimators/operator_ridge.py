@@ -46,6 +46,7 @@ from representer.problems.stack import (
     Members,
     StackProblem,
     StackSolution,
+    by_likelihood,
 )
 from representer.samples import (
     Data,
@@ -92,11 +93,11 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
     ----------
     kernel : Kernel, OperatorKernel, Stack, str or callable, default="auto"
         ``"auto"`` fits several kernels for data like X, ``Stack([k1, k2, …])`` those that are given, and averages the
-        fits by what they say of left-out samples. With two to eight outputs, some kernels of ``"auto"`` are learned for
-        each output, too. The words ``"molecules"``, ``"strings"``, ``"graphs"``, ``"curves"``
-        and ``"bags"`` mean several kernels of that kind. Otherwise a scalar kernel k, or an operator-valued kernel such
-        as ``CurlFree()`` or ``Separate([k1, k2])``. A number in it stays; a word lets the data decide:
-        ``Gaussian("median")`` (what ``"rbf"`` means) by the median heuristic, ``Gaussian("auto")`` and
+        fits by what they say of left-out samples. With one output, some kernels of ``"auto"`` are learned by restricted
+        likelihood; with two to eight, some are learned for each output, too. The words ``"molecules"``, ``"strings"``,
+        ``"graphs"``, ``"curves"`` and ``"bags"`` mean several kernels of that kind. Otherwise a scalar kernel k, or an
+        operator-valued kernel such as ``CurlFree()`` or ``Separate([k1, k2])``. A number in it stays; a word lets the
+        data decide: ``Gaussian("median")`` (what ``"rbf"`` means) by the median heuristic, ``Gaussian("auto")`` and
         ``Gaussian("ard")`` by the ``criterion``, with gradients.
     operator : Operator, "learn" or None, default=None
         The output operator A of a scalar kernel. None is the identity; ``"learn"`` learns a dense one by the
@@ -435,7 +436,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
             for of_model, model in zip(own, models, strict=True)
         ]
         if isinstance(self.kernel, str) and isinstance(kernel, Stack):  # the members are the library's choice
-            problems += separate_problems(problems)
+            problems = [*by_likelihood(problems), *separate_problems(problems)]
         settings = self._search_settings(seed, self.criterion)
         solution: RidgeSolution | StackSolution
         if isinstance(kernel, Stack):

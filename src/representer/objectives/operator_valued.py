@@ -1,13 +1,17 @@
-"""Cross-validation errors of the ridge system of an operator-valued kernel, differentiable in all that shapes it.
+"""Cross-validation errors and the restricted likelihood of the ridge system of an operator-valued kernel,
+differentiable in all that shapes it.
 
 Leaving the samples S out changes their predictions by [P_SS]⁻¹ C_S, P = (K + n·alpha·I)⁻¹ or its limit beside
 constants at no cost, where P_SS is the block of the samples and their outputs. Generalised cross-validation puts the
 mean block in the place of each. In the coordinates of a diagonal form the error is a sum of scalar ones; otherwise the
 gradient is written out once for K ⊗ A, in the eigenvectors of both, and once for a block matrix without structure.
+
+The restricted likelihood is that of Gaussian processes whose outputs come apart, each with an amplitude of its own.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,11 +98,63 @@ def _of_product(
 
 def _of_parts(data: RidgeData, form: DiagonalForm, alpha: Tensor, criterion: Criterion) -> Tensor:
     """A sum of scalar errors, one for each part of the outputs and pattern of observed rows."""
+    total = data.targets.new_zeros(())
+    for gram, Y, constants, rows in _parts(data, form):
+        layout = Layout(len(data.Y), criterion, constants, data.blocks(rows) if criterion == "loo" else None)
+        total = total + _Gram.apply(gram, alpha, Y, layout)
+    return total
+
+
+def restricted_likelihood(data: RidgeData, alpha: Tensor) -> Tensor:
+    """A mean square in the place of a cross-validation error: L^(−2/m) for the restricted likelihood L of the samples.
+
+    Each output is a Gaussian process with covariance a(K + n·alpha·I) and a flat prior on its constant; L is that of
+    what remains beside the constant, m numbers in all, where the amplitude a is the most likely one. Outputs must come
+    apart, and samples in groups count as if they stood alone: ``RidgeData.merged`` makes one of equal inputs.
+
+    Parameters
+    ----------
+    data : RidgeData
+        The samples, and a kernel with numbers or differentiable tensors for all hyperparameters.
+    alpha : tensor ()
+
+    Returns
+    -------
+    tensor ()
+        With gradients in the kernel's hyperparameters and in alpha.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from representer.kernels import Constant
+    >>> from representer.objectives.operator_valued import restricted_likelihood
+    >>> from representer.operators import Decomposable
+    >>> from representer.systems import RidgeData
+    >>> X, Y = torch.zeros(2, 1), torch.tensor([[1.0], [3.0]])
+    >>> data = RidgeData(Decomposable(Constant(2.0)), X, Y, torch.ones(2), intercept=True)
+    >>> error = restricted_likelihood(data, torch.tensor(0.5))  # the difference of the targets is noise of variance 2a
+    >>> round(error.item(), 4)
+    2.0
+    """
+    assert data.form is not None
+    total, numbers = data.targets.new_zeros(()), 0
+    for gram, Y, constants, _ in _parts(data, data.form):
+        layout = Layout(len(data.Y), "loo", constants)
+        if layout.remaining(Y) > 0:
+            total, numbers = (
+                total + _Likelihood.apply(gram, alpha, Y, layout),
+                numbers + layout.remaining(Y) * Y.shape[1],
+            )
+    return (total / max(numbers, 1)).exp()
+
+
+def _parts(data: RidgeData, form: DiagonalForm) -> Iterator[tuple[Tensor, Tensor, Constants | None, Tensor]]:
+    """The rooted Gram matrix of each part of the outputs and pattern of observed rows, its rooted targets less what
+    constants say of them, the constants, and the rows."""
     n = len(data.Y)
     targets = data.root[:, None] * data.targets
     rotated = targets if form.rotation is None else targets @ form.rotation
     base = form.kernels[0]._gram(data.X, None) if len(form.kernels) == 1 else None
-    total = targets.new_zeros(())
     for weights, outputs, rows in data.patterns:
         if base is None:
             gram = form.gram(weights, data.X)
@@ -108,10 +164,7 @@ def _of_parts(data: RidgeData, form: DiagonalForm, alpha: Tensor, criterion: Cri
         root = data.root[rows]
         gram = weighted(gram if len(rows) == n else gram[rows[:, None], rows], root)
         constants = constants_of(root, gram.detach()) if data.intercept else None
-        layout = Layout(n, criterion, constants, data.blocks(rows) if criterion == "loo" else None)
-        Y = _projected(rotated[rows[:, None], outputs], constants)
-        total = total + _Gram.apply(gram, alpha, Y, layout)
-    return total
+        yield gram, _projected(rotated[rows[:, None], outputs], constants), constants, rows
 
 
 def _of_blocks(data: RidgeData, alpha: Tensor, criterion: Criterion) -> Tensor:
@@ -137,6 +190,25 @@ class Layout:
     constants: Constants | None = None
     blocks: list[Tensor] | None = None
 
+    def remaining(self, Y: Tensor) -> int:
+        """How many numbers an output has beside its constant."""
+        return len(Y) - int(self.constants is not None)
+
+    def inverse(self, gram: Tensor, shift: Tensor) -> tuple[Tensor, Tensor]:
+        """The matrix P beside the constants, and the logarithm of the determinant of its inverse there."""
+        constants = self.constants
+
+        def build() -> Tensor:
+            matrix = shifted(gram, shift)
+            return matrix if constants is None else constants.centred(matrix)
+
+        factor = factorize(build, name="The Gram matrix plus n·alpha")
+        P, logdet = factor.inverse(), 2.0 * factor.factor.diagonal().log().sum()
+        if constants is None:
+            return P, logdet
+        along = shift + constants.level
+        return P.addmm_(constants.basis, constants.basis.mT, alpha=-1.0 / float(along)), logdet - along.log()
+
 
 class _Gram(torch.autograd.Function):
     """The error of a rooted Gram matrix M + n·alpha·I beside constants, with closed-form gradients in M and alpha.
@@ -146,17 +218,9 @@ class _Gram(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, gram: Tensor, alpha: Tensor, Y: Tensor, layout: Layout) -> Tensor:
-        n, constants = layout.n, layout.constants
-        gram, shift = gram.detach(), n * alpha.detach()
-
-        def build() -> Tensor:
-            matrix = shifted(gram, shift)
-            return matrix if constants is None else constants.centred(matrix)
-
-        P = factorize(build, name="The Gram matrix plus n·alpha").inverse()
+        n = layout.n
+        P, _ = layout.inverse(gram.detach(), n * alpha.detach())
         C = P @ Y
-        if constants is not None:
-            P.addmm_(constants.basis, constants.basis.mT, alpha=-1.0 / float(shift + constants.level))
         # The differential is ⟨q, dC⟩ − Σ_S q_Sᵀ dP_SS R_S with dC = −P dM C and dP = −P dM P.
         if layout.blocks is None:
             s = P.diagonal()[:, None]
@@ -179,6 +243,30 @@ class _Gram(torch.autograd.Function):
             in_gram = symmetric_part(P @ BP - (P @ q) @ C.mT)
         ctx.save_for_backward(in_gram, n * in_gram.diagonal().sum())
         return (R**2).sum() / n
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *weights: Tensor) -> tuple[Tensor | None, ...]:
+        (weight,) = weights
+        in_gram, in_alpha = ctx.saved_tensors
+        return weight * in_gram, weight * in_alpha, None, None
+
+
+class _Likelihood(torch.autograd.Function):
+    """Σ_j m log(y_jᵀPy_j/m) + log det P⁻¹ of the outputs j of a rooted Gram matrix M + n·alpha·I beside constants.
+
+    The gradient in M is Σ_j P − m c_j c_jᵀ / y_jᵀc_j for c_j = P y_j.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, gram: Tensor, alpha: Tensor, Y: Tensor, layout: Layout) -> Tensor:
+        m = layout.remaining(Y)
+        P, logdet = layout.inverse(gram.detach(), layout.n * alpha.detach())
+        C = P @ Y
+        squares = (Y * C).sum(0).clamp(min=torch.finfo(Y.dtype).tiny)
+        in_gram = P.mul_(Y.shape[1]).addmm_(C * (m / squares), C.mT, alpha=-1.0)
+        ctx.save_for_backward(in_gram, layout.n * in_gram.diagonal().sum())
+        return m * (squares / m).log().sum() + Y.shape[1] * logdet
 
     @staticmethod
     @once_differentiable

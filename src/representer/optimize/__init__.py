@@ -8,6 +8,7 @@ of a few unknowns.
 
 from representer.optimize.quasi_newton import lbfgs, minimise, newton, random_starts
 from representer.optimize.search import (
+    LIKELY,
     OPTIMISM,
     Callback,
     Choice,
@@ -36,6 +37,7 @@ from representer.optimize.search import (
 from representer.optimize.stochastic import DivergenceError, adam
 
 __all__ = [
+    "LIKELY",
     "OPTIMISM",
     "Callback",
     "Choice",

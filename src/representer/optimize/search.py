@@ -439,6 +439,11 @@ class Problem(ABC):
     def solve(self, choice: Any) -> Any:
         """The ``function`` at the chosen hyperparameters, and what else the learner keeps."""
 
+    @property
+    def optimism(self) -> float:
+        """The share over n by which each learned number makes left-out residuals too small."""
+        return OPTIMISM
+
     def held_out(self, folds: Iterable[tuple[np.ndarray, np.ndarray]], settings: Any) -> list[Any]:
         """The answers for the test rows of each (train, test) by a fit without them that repeats the search."""
         answers = []
@@ -564,8 +569,9 @@ def attraction(moved: Tensor, shrinkage: float) -> Tensor:
 
 
 # Leave-one-out is exact given the hyperparameters, and optimistic once it chose them: residuals count 1 + OPTIMISM·q/n
-# times for a member of which q numbers were learned from n samples.
-OPTIMISM = 4.0
+# times for a member of which q numbers were learned from n samples. A likelihood does not look at these residuals: they
+# count 1 + LIKELY·q/n times where it has learned the numbers.
+OPTIMISM, LIKELY = 4.0, 1.0
 OneProblem = TypeVar("OneProblem", bound=Problem)
 AnyChoice = TypeVar("AnyChoice", bound=Choice)
 

@@ -16,7 +16,7 @@ from representer.functions import Composed, Layer
 from representer.kernels import Gaussian, Laplacian, Matern, Polynomial, Standardized
 from representer.linalg import least_squares
 from representer.operators import Decomposable
-from representer.optimize import OPTIMISM, Choice, Problem, SearchSettings
+from representer.optimize import Choice, Problem, SearchSettings
 from representer.optimize.search import interruption
 from representer.problems.composition import Composition
 from representer.problems.deep import DeepChoice, DeepRegression, DeepSolution, HyperparameterSearch
@@ -234,7 +234,7 @@ def best_member(
         kernel = outside if units is None else units.kernel
         if isinstance(kernel, kinds) and own.left_out is not None:
             block, values = own.left_out
-            error = stacking.error(values, block) * (1.0 + OPTIMISM * own.learned / len(block)) ** 2
+            error = stacking.error(values, block) * own.factor(len(block)) ** 2
             best, least = ((kernel, units), error) if error < least else (best, least)
     return best
 

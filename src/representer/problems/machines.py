@@ -26,7 +26,15 @@ from representer.problems.deep import DeepModel, SeenSamples, Splits
 from representer.problems.depth import LARGEST_LAYER, DepthProblem, LightRegression, deepened
 from representer.problems.ridge import RidgeModel, RidgeProblem, warn_of_raised
 from representer.problems.separate import separate_problems
-from representer.problems.stack import SHRINKAGE, FittedMember, LeastSquares, Stacking, StackProblem, StackSolution
+from representer.problems.stack import (
+    SHRINKAGE,
+    FittedMember,
+    LeastSquares,
+    Stacking,
+    StackProblem,
+    StackSolution,
+    by_likelihood,
+)
 from representer.samples import Data, Samples, SparseRows, is_dask, plain
 from representer.systems import Criterion, interpolation_error
 from representer.values import argument_repr, is_count, is_real
@@ -248,7 +256,7 @@ class Machine:
         # The members of a word are the library's choice; classes are decided by all of their codes.
         chosen = isinstance(self.kernel, str) and isinstance(stacking, LeastSquares)
         problems = self._shallow(stack, samples, inputs, representation, criterion, settings.seed, balanced=chosen)
-        problems += separate_problems(problems) if chosen else []
+        problems = [*by_likelihood(problems), *separate_problems(problems)] if chosen else problems
         # An inner layer is a function of all entries of a vector: sparse rows and gaps stay as they are.
         shallow_data = stack.domain != "vectors" or isinstance(inputs, SparseRows) or takes_gaps(stack)
         if self.layers != "auto" or shallow_data:

@@ -16,7 +16,7 @@ from representer.approximation import Approximation, Falkon
 from representer.functions import Expansion, FeatureFunction
 from representer.linalg import NotPositiveDefiniteError
 from representer.notices import warn
-from representer.objectives.operator_valued import cross_validation
+from representer.objectives.operator_valued import cross_validation, restricted_likelihood
 from representer.operators import (
     DataDriven,
     Decomposable,
@@ -28,6 +28,8 @@ from representer.operators import (
     silent_repairs,
 )
 from representer.optimize import (
+    LIKELY,
+    OPTIMISM,
     Choice,
     HistoryEntry,
     Problem,
@@ -90,6 +92,8 @@ class RidgeModel:
     balanced : bool
         Do uncoupled outputs of an exact fit count in units of their own left-out errors where hyperparameters and alpha
         are chosen? Otherwise they count in their own units: those of the largest targets decide.
+    likelihood : bool
+        Are hyperparameters and alpha those of greatest restricted likelihood, where the criterion would choose them?
     """
 
     kernel: OperatorKernel
@@ -103,6 +107,12 @@ class RidgeModel:
     shrinkage: float = 0.0
     noise: np.ndarray | None = None
     balanced: bool = False
+    likelihood: bool = False
+
+    @property
+    def searched_by(self) -> str:
+        """What a search over hyperparameters looks at."""
+        return "likelihood" if self.likelihood else self.criterion
 
     @property
     def alpha_rule(self) -> float | AlphaRule:
@@ -179,6 +189,7 @@ class RidgeProblem(Problem):
     @cached_property
     def _criterion(self) -> Search:
         data = self._in_own_units(self.scope.searched(self._start, self.seed))
+        data = data.merged() if self.model.likelihood else data
         return Search(data, self.free, self.model.alpha, shrinkage=self.model.shrinkage)
 
     @property
@@ -209,7 +220,7 @@ class RidgeProblem(Problem):
         """The logarithm of the criterion and its gradient at points of raw hyperparameters (b, m)."""
         search = self._criterion
         search = search if rows is None else replace(search, data=search.data.rows(rows))
-        return search.value_and_gradient(points, self.model.criterion)
+        return search.value_and_gradient(points, self.model.searched_by)
 
     def choose(self, settings: SearchSettings, near: Choice | None = None) -> Choice:
         """What is free in the kernel, chosen by the criterion; an alpha that is still open is the system's affair.
@@ -229,7 +240,7 @@ class RidgeProblem(Problem):
             choice = (
                 self._with_operator(settings)
                 if self.model.learn_operator
-                else search.minimised(settings, self.model.criterion)
+                else search.minimised(settings, self.model.searched_by)
             )
         stays = isinstance(alpha, float) or (alpha is None and self.scope.spans_all)
         return choice if stays else replace(choice, alpha=self._open_alpha(choice.model))
@@ -294,6 +305,11 @@ class RidgeProblem(Problem):
         if numbers is None:
             return None
         return replicate_scatter(plain(block.Y).astype(np.float64), numbers, plain(block.weights))
+
+    @property
+    def optimism(self) -> float:
+        """The share over n by which each learned number makes left-out residuals too small."""
+        return LIKELY if self.model.likelihood else OPTIMISM
 
     @property
     def raises(self) -> bool:
@@ -368,7 +384,8 @@ class Search:
             return raw
         alpha = self.first_alpha
         if alpha is None:
-            alpha, _ = system_alpha(replace(self.data, kernel=kernel), self.alpha, criterion)
+            rule = "loo" if criterion == "likelihood" else criterion
+            alpha, _ = system_alpha(replace(self.data, kernel=kernel), self.alpha, rule)
         return torch.cat([raw, raw.new_tensor([alpha]).log()])
 
     def unpack(self, point: Tensor) -> tuple[RidgeData, Tensor]:
@@ -397,7 +414,10 @@ class Search:
 
         def log_score(point: Tensor) -> Tensor:
             data, alpha = self.unpack(point)
-            value = cross_validation(data, alpha, criterion, known=self._known)
+            if criterion == "likelihood":
+                value = restricted_likelihood(data, alpha)
+            else:
+                value = cross_validation(data, alpha, criterion, known=self._known)
             return value.clamp(min=torch.finfo(point.dtype).tiny).log() + self._penalty(point, data, alpha)
 
         values, gradients = zip(*(_differentiate(log_score, point) for point in points), strict=True)

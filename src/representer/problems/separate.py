@@ -136,10 +136,10 @@ def _is_separable(problem: RidgeProblem) -> bool:
         return False
     values = problem.start_kernel.hyperparameter_values()
     several = sum(values[name].numel() for name in problem.free) > 1
-    return several and int((~block.Y.isnan()).sum(0).min()) >= FEWEST_TARGETS and _all_vary(block.Y)
+    return several and int((~block.Y.isnan()).sum(0).min()) >= FEWEST_TARGETS and all_vary(block.Y)
 
 
-def _all_vary(Y: Tensor) -> bool:
+def all_vary(Y: Tensor) -> bool:
     """Do the known targets (n, p) of every output differ by more than rounding? A constant has no lengthscales."""
     centred = (Y - Y.nanmean(0)).nan_to_num().abs().amax(0)
     return bool((centred > CONSTANT * torch.finfo(Y.dtype).eps * Y.nan_to_num().abs().amax(0)).all())

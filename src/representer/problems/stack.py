@@ -14,13 +14,13 @@ from scipy.optimize import nnls
 from torch import Tensor
 
 from representer.functions import Stacked
-from representer.kernels import Stack
-from representer.operators import Decomposable, Identity, Operator, OperatorKernel, Separate, original
+from representer.kernels import Gaussian, Kernel, Matern, Stack
+from representer.operators import Decomposable, Identity, Operator, OperatorKernel, Separate, original, replicates
 from representer.optimize import OPTIMISM, Choice, Problem, SearchSettings, learned_numbers
 from representer.optimize.search import at_kernel, cut_short, interruption
 from representer.preimage.probabilities import calibrate_embedding, class_estimates
 from representer.problems.ridge import RidgeProblem
-from representer.problems.separate import SeparateProblem
+from representer.problems.separate import SeparateProblem, all_vary
 from representer.samples import Block
 from representer.samples import rows as limits
 from representer.systems import FittedSystem, StackedSystem
@@ -31,8 +31,9 @@ from representer.systems import FittedSystem, StackedSystem
 DECORRELATION, FEW_RESIDUALS = 4.0, 100
 # Of classes, inverse cross entropies count as so many samples beside those that decide the weights.
 PRIOR_SAMPLES = 50.0
-# The precision of the prior on the logarithms of a member's lengthscales around their mean.
-SHRINKAGE = 4.0
+# The precision of the prior on the logarithms of a member's lengthscales around their mean, where left-out residuals
+# choose them, and where the likelihood does, which needs less of it.
+SHRINKAGE, LIKELY_SHRINKAGE = 4.0, 1.0
 
 
 # -- weights ----------------------------------------------------------------------------------------------------------
@@ -219,6 +220,8 @@ class FittedMember:
     learned : int
         How many numbers were learned, alpha included; of kernels for each output, those of one.
     seconds : float
+    optimism : float
+        The share over n by which each of these numbers makes left-out residuals too small.
     """
 
     kernel: Any
@@ -227,6 +230,11 @@ class FittedMember:
     left_out: tuple[Block, Tensor] | None
     learned: int
     seconds: float
+    optimism: float = OPTIMISM
+
+    def factor(self, n: int) -> float:
+        """How many times left-out residuals of n samples count."""
+        return 1.0 + self.optimism * self.learned / n
 
 
 @dataclass(frozen=True)
@@ -357,7 +365,8 @@ class StackProblem(Problem):
             solution = replace(solution, system=solution.system.at_rest())
             learned = problem.learned if isinstance(problem, SeparateProblem) else learned_numbers(problem, own)
             seconds = searched + time.perf_counter() - start
-            members.append(FittedMember(original(own.model), own, solution, left_out, learned, seconds))
+            kernel = original(own.model)
+            members.append(FittedMember(kernel, own, solution, left_out, learned, seconds, problem.optimism))
         return members
 
     def joined(self, fitted: Sequence[FittedMember]) -> StackSolution:
@@ -365,7 +374,8 @@ class StackProblem(Problem):
         systems, learned = tuple(own.solution.system for own in fitted), [own.learned for own in fitted]
         predictions = [own.left_out[1] for own in fitted if own.left_out is not None]
         block = None if fitted[0].left_out is None else fitted[0].left_out[0]
-        optimism = 1.0 + OPTIMISM * np.array(learned) / self.samples.positive_part(pairwise=False).n
+        n = self.samples.positive_part(pairwise=False).n
+        optimism = np.array([own.factor(n) for own in fitted])
         system, left_out, scores = self._weighed(systems, predictions, block, optimism, searched=max(learned) > 1)
         kernels, operator = without_operator([own.kernel for own in fitted])
         parts = zip(kernels, fitted, system.weights, scores, strict=True)
@@ -416,6 +426,60 @@ class StackProblem(Problem):
 def told(solution: StackSolution, message: str | None) -> StackSolution:
     """The solution with what is to be said of its search, if anything is."""
     return solution if message is None else replace(solution, choice=cut_short(solution.choice, message))
+
+
+def by_likelihood(problems: Sequence[RidgeProblem]) -> list[RidgeProblem]:
+    """The problems, with those of a lengthscale for each feature searched by the restricted likelihood.
+
+    It is ahead where there is noise. Where there is none, left-out residuals are: they choose Gaussian kernels, too.
+    Beside these a Matérn kernel of one lengthscale adds nothing but time, and leaves.
+    """
+    searched = [problem for problem in problems if _has_likelihood(problem)]
+    if not searched:
+        return list(problems)
+    leaves = [_is(own, Matern) or (own in searched and not _is(own, Gaussian)) for own in problems]
+    return [own for own, left in zip(problems, leaves, strict=True) if not left] + [
+        RidgeProblem(
+            own.samples,
+            replace(own.model, likelihood=True, shrinkage=LIKELY_SHRINKAGE),
+            own.representation,
+            seed=own.seed,
+            inputs=own.inputs,
+        )
+        for own in searched
+    ]
+
+
+def _has_likelihood(problem: RidgeProblem) -> bool:
+    """Are alpha and a number for each feature searched by leave-one-out of single samples with one output?
+
+    There must be more different samples than numbers, and targets that vary.
+    """
+    model, block = problem.model, problem.samples.held
+    if block is None or block.Y.shape[1] > 1 or not isinstance(model.kernel, Decomposable) or model.learn_operator:
+        return False
+    if model.alpha is not None or model.criterion != "loo" or not problem.scope.spans_all:
+        return False
+    values = problem.start_kernel.hyperparameter_values()
+    sizes = [values[name].numel() for name in problem.free]
+    return max(sizes, default=0) > 1 and all_vary(block.Y) and _different(block, model.kernel) > sum(sizes) + 1
+
+
+def _different(block: Block, kernel: OperatorKernel) -> int:
+    """How many samples differ in their inputs; 0 where groups join such samples, or equal ones of unknown targets."""
+    if block.groups is None:
+        return len(block)
+    numbers, n_groups = replicates(kernel, block.X), len(block.groups.unique())
+    alone = numbers is not None and len(np.unique(numbers)) == n_groups and not bool(block.Y.isnan().any())
+    return n_groups if alone else 0
+
+
+def _is(problem: RidgeProblem, kind: type[Kernel]) -> bool:
+    """Is the kernel of this kind, inside of what prepares its inputs?"""
+    kernel: Any = problem.model.kernel
+    while hasattr(kernel, "kernel"):
+        kernel = kernel.kernel
+    return isinstance(kernel, kind)
 
 
 # A member of less weight need not have converged: nobody is told.

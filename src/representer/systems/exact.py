@@ -512,6 +512,20 @@ class RidgeData:
             stayed=None,
         )
 
+    def merged(self) -> RidgeData:
+        """Every group as one sample: the first of its inputs with the mean of its targets, and the sum of its weights.
+
+        So repetitions count as weights do. All targets must be known, and the weights those of whole samples.
+        """
+        if self.groups is None:
+            return self
+        numbers, members = self.groups.unique(return_inverse=True)
+        places = torch.arange(len(self.Y), device=self.Y.device)
+        first = torch.full_like(numbers, len(self.Y)).scatter_reduce(0, members, places, "amin")
+        sums = self.Y.new_zeros(len(numbers), self.Y.shape[1]).index_add_(0, members, self.weights[:, None] * self.Y)
+        weights = self.Y.new_zeros(len(numbers)).index_add_(0, members, self.weights)
+        return replace(self.rows(first), Y=sums / weights[:, None], weights=weights / weights.mean(), groups=None)
+
     def subset(self, limit: int, seed: int) -> RidgeData:
         """As many random samples as a criterion can afford; all of them where the outputs come apart."""
         n, p = self.Y.shape
