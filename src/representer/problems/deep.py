@@ -23,6 +23,7 @@ from representer.linalg import (
     conjugate_gradient,
     eigh,
     note_residual,
+    power_of_two,
     repair_gram,
     require,
 )
@@ -377,6 +378,7 @@ def hypergradient(
 def hessian_of(problem: DeepProblem, point: Tensor, probe: Tensor) -> Callable[[Tensor], Tensor]:
     """Products with ∂²J/∂Θ²: exact ones if the problem has them, which a probe shows, otherwise central differences."""
     exact = problem.hessian(point)
+    probe = probe / power_of_two(probe.abs().amax())  # of targets far from 1, two units of J would leave the range
     try:
         if exact is not None and bool(torch.isfinite(exact(probe)).all()):
             return exact
