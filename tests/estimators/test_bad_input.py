@@ -50,8 +50,8 @@ from representer.operators import Diagonal
 from representer.optimize import lbfgs
 from representer.optimize.search import Deadline
 from representer.preimage import refined
-from representer.problems import ridge, structured
-from representer.problems.deep import DeepRegression
+from representer.problems import deep, ridge, structured
+from representer.problems.deep import DeepRegression, HyperparameterSearch
 from representer.problems.embedding import EmbeddingSearch
 
 rng = np.random.default_rng(0)
@@ -452,6 +452,29 @@ def test_calibration_after_an_interrupt_searches_no_inner_layers(monkeypatch):
     with pytest.warns(ConvergenceWarning, match="interrupted"):
         probabilities = model.fit(X, LABELS).predict_proba(X)
     assert searches == ["objective"] and np.isfinite(probabilities).all()
+
+
+def test_after_an_interrupt_libsvm_solves_once_and_roughly_for_one_fold(monkeypatch):
+    """The objective and the look at constant decisions come from the solution itself; no fold begins after a while."""
+    tolerances, original = [], SVC.fit
+
+    def counted(machine, *arrays):
+        tolerances.append(machine.tol)
+        return original(machine, *arrays)
+
+    monkeypatch.setattr(SVC, "fit", counted)
+    monkeypatch.setattr(HyperparameterSearch, "run", lambda self, settings: replace(self.tried(), interrupted=True))
+    monkeypatch.setattr(deep, "PATIENCE", 1e-9, raising=False)
+    options = {"loss": "hinge", "n_restarts": 1, "max_iter": 3, "cv": 3, "random_state": 0}
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        model = DeepKernelClassifier([Layer(Gaussian(1.0), 1)], Gaussian(1.0), **options).fit(X, LABELS)
+    assert any("probabilities rest on 1 folds of 3" in str(warning.message) for warning in told)
+    assert tolerances == [1e-6, 1e-3] and np.isfinite(model.predict_proba(X)).all()
+
+    margins = (2.0 * LABELS - 1.0) * model.decision_function(X)
+    penalties = model.layers_[0].alpha * model.layer_norms_[0] ** 2 + model.alpha_ * model.layer_norms_[1] ** 2
+    assert model.objective_value_ == pytest.approx(np.maximum(0.0, 1.0 - margins).mean() + penalties, rel=1e-6)
 
 
 KERNELS = {

@@ -299,6 +299,14 @@ def test_an_autoencoder_of_vectors_reconstructs_them_in_any_unit(unit):
     assert_close(other.reconstruct(Q * unit) / unit, model.reconstruct(Q), 1e-8)
 
 
+@pytest.mark.parametrize("unit", tiers([1e-100, 2.0**30, 1e100], lambda unit: unit == 1e100))
+def test_a_search_for_an_autoencoder_has_exact_second_derivatives_in_any_unit(unit):
+    """Its objective is in units of x²; products of these with gradients are in units of x⁴."""
+    points = np.random.default_rng(1).normal(size=(40, 3))
+    model, other = (KernelAutoencoder(2, random_state=0).fit(points * u) for u in (1.0, unit))
+    assert_close(other.reconstruct(points * unit) / unit, model.reconstruct(points), 1e-5)
+
+
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("unit", tiers([1e-100, 1.0, 1e100], lambda unit: unit == 1e100))
 def test_a_learned_penalty_of_the_encoder_is_in_units_of_squared_data(unit):

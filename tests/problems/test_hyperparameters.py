@@ -121,7 +121,7 @@ def test_the_loss_itself_chooses_its_alpha(data, name):
     step = 1e-4
     ends = [search(search.start + sign * step)[0].item() for sign in (1, -1)]
     np.testing.assert_allclose(gradient, (ends[0] - ends[1]) / (2 * step), rtol=1e-4, atol=1e-6)
-    outer, intercept, images = problem.solve(search.folds[0].point)
+    outer, intercept, images, _ = problem.solve(search.folds[0].point)
     decisions = outer(images[-1][VALIDATION]) + intercept
     if name == "logistic":
         signs = 2 * targets[VALIDATION] - 1
@@ -143,7 +143,7 @@ def test_a_search_lowers_the_mean_error_of_its_folds(data):
     before = search(search.start)[0].item() * search.unit
     by_hand = []
     for fold, (_, validation) in zip(folds, splits, strict=True):
-        outer, intercept, images = fold.problem.solve(fold.point)
+        outer, intercept, images, _ = fold.problem.solve(fold.point)
         by_hand.append(((outer(images[-1][validation]) + intercept - Y[validation]) ** 2).mean().item())
     assert before == pytest.approx(np.mean(by_hand), rel=1e-6)
     search.scan()

@@ -78,7 +78,7 @@ def test_no_long_search_ends_lower(name: str, outer: Any) -> None:
 def test_one_kernel_and_one_output_are_ridge_regression_with_a_penalty_that_is_known() -> None:
     """At the minimum f is a ridge fit whose alpha is √(αα₁)/‖f‖."""
     deep = problem(Gaussian(1.0), 2, Y[:, :1], squared_loss(False))
-    outer, _, images = deep.solve(minimum(deep).point)
+    outer, _, images, _ = deep.solve(minimum(deep).point)
     fitted = (images[-1] @ (images[-1].mT @ outer.coefficients)).numpy()
     K = Gaussian(1.0)(X).numpy()
     c = np.linalg.lstsq(K, fitted, rcond=1e-13)[0]

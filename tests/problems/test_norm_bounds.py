@@ -59,7 +59,7 @@ def test_the_outer_function_has_the_norm_of_its_bound_and_the_value_is_its_loss(
     theta = problem.inside(points)[0]
     composition = problem.composition
     penalised = Composition(composition.layers, composition.kernel, problem.outer_multiplier(theta))
-    outer, intercept, images = DeepProblem(penalised, problem.X, problem.Y, squared_loss(True).fit()).solve(theta)
+    outer, intercept, images, _ = DeepProblem(penalised, problem.X, problem.Y, squared_loss(True).fit()).solve(theta)
     assert outer.norm() == pytest.approx(BOUNDS[-1], rel=1e-6)
     loss = (outer(images[-1]) + intercept - problem.Y).square().sum(1).mean().item()
     assert problem.value(points[:1]).item() == pytest.approx(loss, rel=1e-6)

@@ -389,8 +389,9 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         if decisions.missing:
             n_folds = len(problem.splits.folds(None))
             warn(
-                f"The fit was interrupted during the calibration; probabilities rest on {n_folds - decisions.missing} "
-                f"folds of {n_folds} (on none: what the loss itself says, or there are none).",
+                f"The fit was interrupted before the end of the calibration; probabilities rest on "
+                f"{n_folds - decisions.missing} folds of {n_folds} (on none: what the loss itself says, or there are "
+                "none).",
                 ConvergenceWarning,
             )
         if not len(decisions.values):

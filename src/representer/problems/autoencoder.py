@@ -666,7 +666,7 @@ class AutoencoderProblem(DeepRegression):
             composition = Composition(optimality.composition.layers, optimality.composition.kernel, alpha)
             problem = inner.problem.at(composition)
             value = problem.value(point[None]).item()
-            return self._finished(choice, replace(inner, problem=problem, point=point, value=value))
+            return self._finished(choice, replace(inner, problem=problem, point=point, searched_value=value))
 
         alpha = norm_multiplier(
             lambda alpha: finished(alpha).norms[-1],
@@ -698,7 +698,7 @@ class AutoencoderProblem(DeepRegression):
         starts = random_starts(inner.problem.chain, principal, RESCUE_STARTS, generator)
         result = self.minimise(inner.problem, starts, settings, description="restarts")
         if result.value < inner.value:
-            return replace(inner, point=result.point, value=result.value, result=result)
+            return replace(inner, point=result.point, searched_value=result.value, result=result)
         if result.interrupted and inner.result is not None:  # not the better point, but worth a word
             return replace(inner, result=replace(inner.result, interrupted=True))
         return inner

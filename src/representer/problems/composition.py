@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -34,6 +34,7 @@ from representer.objectives import (
     Ridge,
     SquaredHinge,
 )
+from representer.objectives.convex import SupportVectorLoss
 from representer.objectives.squared import Observed, OnFactor, observed, separation_penalty
 from representer.operators import Decomposable, Identity, OperatorKernel
 from representer.optimize import OptimizeResult, SearchSettings, lbfgs
@@ -95,10 +96,15 @@ class Loss:
     intercept: bool
     squared: bool = False  # closed form, exact leave-one-out
     learnable: bool = True  # can alpha be chosen by an error on new data?
+    make_rough: Callable[[KnownTargets], Any] | None = None  # ``make`` with few digits, where these are much cheaper
 
     def fit(self) -> Objectives:
         """The objective of a fit to all samples."""
         return Objectives(self.make)
+
+    def rough_fit(self) -> Objectives:
+        """The same with a solution of few digits, where the solver takes long for more."""
+        return Objectives(self.make_rough or self.make)
 
     def scored(self, criterion: Criterion, validation: Tensor | None = None) -> Objectives:
         """A fit whose error on other data is known: closed forms for squared loss, held-out rows for any."""
@@ -193,12 +199,15 @@ def convex_loss(name: str, intercept: bool, **options: float) -> Loss:
         "logistic": Logistic,
     }
 
-    def make(T: KnownTargets) -> Any:
-        return kinds[name](T.Y, alpha=1.0, intercept=intercept, sample_weight=T.weights, **options)
+    def make(T: KnownTargets, **precision: float) -> Any:
+        return kinds[name](T.Y, alpha=1.0, intercept=intercept, sample_weight=T.weights, **options, **precision)
 
-    return Loss(make, intercept)
+    by_libsvm = issubclass(kinds[name], SupportVectorLoss)
+    return Loss(make, intercept, make_rough=partial(make, tol=ROUGH_TOL) if by_libsvm else None)
 
 
+# Libsvm's own default. Where alpha is small, it is met after a hundredth of the iterations that 1e-6 takes.
+ROUGH_TOL = 1e-3
 # An evaluation with its gradient keeps about this many matrices of the outer kernel's size for each restart.
 MATRICES_PER_EVALUATION = 6
 # The share of its mean diagonal, as a power of eps, by which the Gram matrix of landmarks is shifted: 1e-11 in double
@@ -237,6 +246,15 @@ class OuterBlock:
     score: Any
     scale: float = 1.0  # of a coupled kernel, whose mean over entries is one over samples and outputs
     kernel: Kernel | None = None  # whose Gram matrix it is, where that is one of a scalar kernel
+
+
+class OuterSolution(NamedTuple):
+    """f_1 at one point of the inner layers."""
+
+    function: Expansion  # on the images of the training samples, or of landmarks
+    intercept: Tensor  # (p,)
+    images: list[Data]  # the data, and their images under each inner layer
+    loss: float | None  # mean loss + α‖f_1‖²; None where the solver does not say it
 
 
 class DeepProblem:
@@ -563,9 +581,8 @@ class DeepProblem:
             return (value, slope) if block.scale == 1.0 else (block.scale * value, block.scale * slope)
 
     # -- the solution -------------------------------------------------------------------------------------------------
-    def solve(self, point: Tensor) -> tuple[Expansion, Tensor, list[Data]]:
-        """f_1 at one point as an expansion on the images of the training samples (or landmarks), its intercept (p,),
-        and the images."""
+    def solve(self, point: Tensor) -> OuterSolution:
+        """f_1 at one point."""
         with torch.no_grad():
             # By the functions themselves: where a layer is ill conditioned, its factor knows the images less exactly.
             inner = [] if self.chain is None else self.chain.evaluate(self.chain.split(point), self.X)
@@ -574,17 +591,20 @@ class DeepProblem:
             columns = self.Y.new_zeros(len(anchors), self.Y.shape[1])
             intercept = self.Y.new_zeros(self.Y.shape[1])
             linear = self._linear_fit() if self.chain is None else None
+            loss: Tensor | None = self.Y.new_zeros(()) if linear is None else None
             for block in self.blocks:
-                dual, b = self._solve_block(block, images[-1]) if linear is None else linear[1:]
+                dual, b, value = self._solve_block(block, images[-1]) if linear is None else (*linear[1:], None)
                 columns[:, block.outputs] = dual.reshape(len(anchors), -1)
                 if b is not None:
                     intercept[block.outputs] = b
+                loss = None if loss is None or value is None else loss + block.scale * value
         if self.rotation is not None:
             columns, intercept = columns @ self.rotation.mT, self.rotation @ intercept
         pairwise = self.composition.kernel.domain == "gram" and self.chain is None
         points = images[-1][anchors[:, None], anchors] if pairwise else take(images[-1], anchors)
         slopes = None if linear is None else linear[0]
-        return Expansion(self.composition.kernel, points, columns, slopes=slopes), intercept, images
+        outer = Expansion(self.composition.kernel, points, columns, slopes=slopes)
+        return OuterSolution(outer, intercept, images, None if loss is None else loss.item())
 
     def residual(self, outer: Expansion, intercept: Tensor) -> float:
         """What the equations w(y − f − b) = α Σw·C of squared loss miss, over the targets; 0 of any other fit.
@@ -620,7 +640,8 @@ class DeepProblem:
         fitted = X @ slopes if b is None else X @ slopes + b
         return slopes, w[:, None] * (Y - fitted) / shift, b
 
-    def _solve_block(self, block: OuterBlock, Z: Data) -> tuple[Tensor, Tensor | None]:
+    def _solve_block(self, block: OuterBlock, Z: Data) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """Dual coefficients, intercept, and the minimum unless the fit holds alpha itself."""
         gram = self._gram(block, Z, self.rows)
         own = getattr(block.fit, "alpha", 1.0) is None  # interpolation, or a penalty that holds alpha already
         options = {} if own else {"alpha": self.composition.alpha / block.scale}
@@ -630,11 +651,13 @@ class DeepProblem:
             if error.best is None or self.landmarks is not None:
                 raise
             self.unconverged = str(error)
-            return error.best.beta.to(gram), error.best.intercept.to(gram)
+            return error.best.beta.to(gram), error.best.intercept.to(gram), error.best.value.to(gram)
+        value = None if own else evaluation.value
         if self.landmarks is None:
-            return evaluation.dual, evaluation.intercept
+            return evaluation.dual, evaluation.intercept, value
         factor = _landmark_factor(block, Z[self.landmarks]).factor
-        return torch.linalg.solve_triangular(factor.mT, evaluation.coefficients, upper=True), evaluation.intercept
+        dual = torch.linalg.solve_triangular(factor.mT, evaluation.coefficients, upper=True)
+        return dual, evaluation.intercept, value
 
 
 def _landmark_factor(block: OuterBlock, anchors: Tensor) -> Cholesky:

@@ -23,12 +23,14 @@ from representer.linalg import (
     conjugate_gradient,
     eigh,
     note_residual,
+    power_of_two,
     repair_gram,
     require,
 )
 from representer.operators import Decomposable, OperatorKernel, Representation, original, repaired_gram
 from representer.optimize import (
     Choice,
+    Deadline,
     OptimizeResult,
     Problem,
     SearchSettings,
@@ -53,6 +55,7 @@ from representer.problems.composition import (
     KnownTargets,
     Loss,
     Objectives,
+    OuterSolution,
     beginning,
     flat,
     minimise,
@@ -375,6 +378,7 @@ def hypergradient(
 def hessian_of(problem: DeepProblem, point: Tensor, probe: Tensor) -> Callable[[Tensor], Tensor]:
     """Products with ∂²J/∂Θ²: exact ones if the problem has them, which a probe shows, otherwise central differences."""
     exact = problem.hessian(point)
+    probe = probe / power_of_two(probe.abs().amax())  # of targets far from 1, two units of J would leave the range
     try:
         if exact is not None and bool(torch.isfinite(exact(probe)).all()):
             return exact
@@ -416,6 +420,8 @@ LEAST_RIDGE, LEAST_CONVEX = 1e-7, 1e-4
 GENTLE = 0.01
 # Where the search for alpha begins at most, in units of k(x, x).
 LARGEST_FIRST = 0.1
+# Seconds after an interrupted search in which another fold may begin to calibrate; the first one always does.
+PATIENCE = 0.25
 # Unknowns of the inner layers for each sample up to which leave-one-out is trusted.
 OPTIMISM = 0.25
 # The share of the variance that is left unexplained up to which it is: inner layers adapt to noise.
@@ -571,8 +577,21 @@ class InnerSolution:
 
     problem: DeepProblem
     point: Tensor
-    value: float
+    searched_value: float | None  # what a search has found for J; None where it was not asked
     result: OptimizeResult | None = None
+
+    @cached_property
+    def outer(self) -> OuterSolution:
+        """The outer function, fitted to the images."""
+        return self.problem.solve(self.point)
+
+    @cached_property
+    def value(self) -> float:
+        """J at the point."""
+        if self.searched_value is not None:
+            return self.searched_value
+        loss = self.outer.loss
+        return self.problem.value(self.point[None]).item() if loss is None else loss + self.penalty
 
     @property
     def images(self) -> list[Tensor]:
@@ -585,10 +604,14 @@ class InnerSolution:
         """That of all inner layers."""
         return self.problem.penalty(self.point[None], self.problem.composition).item()
 
+    def decisions(self) -> Tensor:
+        """The values of f + b for the samples."""
+        return self.outer.function(self.outer.images[-1]) + self.outer.intercept
+
     def functions(self) -> list[Expansion]:
         """The functions from the input on; the outer one, which is the last, has the intercept."""
         problem, point = self.problem, self.point
-        outer, intercept, _ = problem.solve(point)
+        outer, intercept = self.outer.function, self.outer.intercept
         note_residual("the equations of the outer function", lambda: problem.residual(outer, intercept))
         inner = [] if problem.chain is None else problem.chain.expansions(problem.chain.split(point))
         return [*inner, replace(outer, intercept=intercept)]
@@ -636,6 +659,11 @@ class DeepSolution:
     def interrupted(self) -> bool:
         """Did Ctrl-C or the deadline end a search?"""
         return self.choice.interrupted or (self.inner.result is not None and self.inner.result.interrupted)
+
+    @property
+    def stopped_by_user(self) -> bool:
+        """Did Ctrl-C end a search, and not the deadline?"""
+        return self.interrupted and not self.choice.settings.deadline.was_missed
 
     def refits(self) -> Iterator[tuple[Tensor, Tensor]]:
         """For each fold, f + b at its samples by a fit without them at the same hyperparameters, and the samples.
@@ -1085,8 +1113,7 @@ class DeepRegression(Problem):
         composition, loss, settings = choice.model, self.model.loss, choice.settings
         problem = self.problem(composition, loss.fit())
         if problem.chain is None:
-            point = problem.Y.new_zeros(0)
-            return InnerSolution(problem, point, problem.value(point[None]).item())
+            return InnerSolution(problem, problem.Y.new_zeros(0), None)
         images, race = self.last_images if choice.images is None else choice.images, None
         if images is None and self._races_on_some and settings.n_restarts > 1 and not choice.interrupted:
             images, race = self._raced(composition, settings, generator)
@@ -1096,14 +1123,14 @@ class DeepRegression(Problem):
             warm = flat(problem.chain.project(images))[None]
             starts = warm if self.last_images is not None else torch.cat([warm, starts])[: settings.n_restarts]
         if choice.interrupted or (race is not None and race.interrupted):
-            return InnerSolution(problem, starts[0], problem.value(starts[:1]).item(), race)
+            return InnerSolution(problem, starts[0], None, race)
         if not loss.squared and loss.learnable and len(starts) > 1:
             proxy = self.problem(composition, loss.proxy().fit())
             quiet = replace(settings, callback=keep_going)
             result = self.minimise(proxy, starts, quiet, description="restarts")
             starts = result.point[None]
             if result.interrupted:
-                return InnerSolution(problem, result.point, problem.value(starts).item(), result)
+                return InnerSolution(problem, result.point, None, result)
         result = self.minimise(problem, starts, settings, description="objective")
         return InnerSolution(problem, result.point, result.value, result)
 
@@ -1131,10 +1158,11 @@ class DeepRegression(Problem):
         """For each fold f + b at its samples by a fit without them, and the samples; fits start from some images.
 
         The hyperparameters stay. Ctrl-C ends this, not only the fold it happens in; at the deadline, or unless
-        ``searched``, a fold keeps the inner layers that it has.
+        ``searched``, a fold keeps the inner layers that it has. In the latter case its outer function has few digits.
         """
         for training, validation in self.splits.folds(None):
-            problem = self.problem(composition, self.model.loss.fit(), rows=training)
+            loss = self.model.loss
+            problem = self.problem(composition, loss.fit() if searched else loss.rough_fit(), rows=training)
             point = problem.Y.new_zeros(0)
             if problem.chain is not None:
                 point = flat(problem.chain.project(images))
@@ -1145,7 +1173,7 @@ class DeepRegression(Problem):
                 if result.interrupted and not deadline.was_missed:
                     raise KeyboardInterrupt
                 point = result.point
-            outer, intercept, solved = problem.solve(point)
+            outer, intercept, solved, _ = problem.solve(point)
             Z = take(solved[-1], validation)
             yield outer(Z[:, training] if outer.kernel.domain == "gram" else Z) + intercept, validation
 
@@ -1283,10 +1311,13 @@ class LeftOutDecisions:
             weights = None if held.weights is None else torch.from_numpy(held.weights)
             return cls(solution.outer.left_out().cpu(), torch.from_numpy(classes_of(held.Y)), weights)
         problem, parts, folds = solution.regression, [], list[Tensor]()
+        patience = Deadline(PATIENCE) if solution.stopped_by_user else None
         try:
             for values, rows in solution.refits():
                 parts.append(values.double().cpu())
                 folds.append(rows)
+                if patience is not None:
+                    patience.check()
         except KeyboardInterrupt:
             pass
         missing = len(problem.splits.folds(None)) - len(parts)
@@ -1294,8 +1325,7 @@ class LeftOutDecisions:
             return cls(torch.empty(0, 1), torch.empty(0, dtype=torch.int64), None, missing=missing)
         rows, seen = torch.cat(folds), problem.seen
         weights = None if seen.weights is None else torch.from_numpy(seen.weights)[rows]
-        outer, intercept, images = solution.inner.problem.solve(solution.inner.point)
-        constant = all(map(is_constant, [*parts, outer(images[-1]) + intercept]))
+        constant = all(map(is_constant, parts)) and is_constant(solution.inner.decisions())
         classes = torch.from_numpy(classes_of(plain(seen.block.Y)))[rows]
         return cls(torch.cat(parts), classes, weights, rows, constant, missing)
 
