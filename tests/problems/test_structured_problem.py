@@ -31,8 +31,8 @@ def problem_of(model: StructuredPredictor, X: Any, y: Any) -> StructuredProblem:
     fitted = clone(model).fit(X, y)
     kernel, output = (getattr(model, name).__sklearn_clone__().numbers() for name in model.kernel_arguments)
     seed = seed_of(model.random_state)
-    pairs, on_dask = fitted._read(kernel, output, X, y, None, None, seed)
-    return StructuredProblem(fitted._model(kernel, output, pairs.inputs, seed), pairs, on_dask, fitted._task(seed))
+    pairs = fitted._read(kernel, output, X, y, None, None)
+    return StructuredProblem(fitted._model(kernel, output, pairs.inputs, seed), pairs, None, fitted._task(seed))
 
 
 @pytest.mark.parametrize(
