@@ -138,11 +138,16 @@ def _leverage(kernel: Kernel, X: Data, rows: Tensor, sample: Tensor, weights: Te
 
 # -- clusters --------------------------------------------------------------------------------------------------------
 def cluster_centres(kernel: Kernel, X: Tensor, m: int, seed: int) -> Tensor:
-    """The centres of m clusters by Lloyd's algorithm from m random samples, in the units of the lengthscales."""
+    """The centres of m clusters by Lloyd's algorithm from m random samples, in the units of the lengthscales.
+
+    Points are counted from one of them: far from the origin, products of whole points would lose the distances.
+    """
     inner = kernel.kernel if isinstance(kernel, Scaled) else kernel
     units = number(inner, "lengthscale", X) if isinstance(inner, Stationary) else X.new_ones(())
-    points = X / units
-    centres = points[torch.from_numpy(sample_rows(len(points), m, seed))]
+    first = torch.from_numpy(sample_rows(len(X), m, seed))
+    origin = X[first[0]]
+    points = (X - origin) / units
+    centres = points[first]
     for _ in range(LLOYD_STEPS):
         sums, sizes = torch.zeros_like(centres), centres.new_zeros(m)
         half = 0.5 * (centres**2).sum(1)
@@ -152,7 +157,7 @@ def cluster_centres(kernel: Kernel, X: Tensor, m: int, seed: int) -> Tensor:
             sizes += torch.bincount(nearest, minlength=m).to(sizes)
         # A cluster without members keeps its centre.
         centres = torch.where(sizes[:, None] > 0, sums / sizes.clamp(min=1.0)[:, None], centres)
-    return centres * units
+    return origin + centres * units
 
 
 Sampling = Literal["uniform", "leverage", "kmeans", "pivots", "entropy"]
