@@ -580,3 +580,41 @@ def test_wide_kernels_are_not_constant():
     x = 1.0 + 1e-7 * X[:, :1]
     model = OperatorRidge(Gaussian(1.0), approximation=Nystroem(5), random_state=0).fit(x, X[:, 0])
     assert model.score(x, X[:, 0]) > 0.99
+
+
+@functools.cache
+def embeddings_fitted_at(offset):
+    """Embeddings with a linear kernel and a constant, which search alpha, and what they say of new points."""
+    points, new, weight = X + offset, Q + offset, np.linspace(0.5, 2.0, len(X))
+    classes = EmbeddingClassifier("linear").fit(points, y > 0, sample_weight=weight)
+    targets = ConditionalMeanEmbedding("linear").fit(points, y, sample_weight=weight)
+    module = targets.to_torch()(torch.from_numpy(new)).detach().numpy().ravel()
+    answers = classes.predict_proba(new), targets.mean(new).ravel(), targets.var(new).ravel(), module
+    return (classes, targets), answers
+
+
+@pytest.mark.filterwarnings("error::representer.notices.NumericalWarning")
+@pytest.mark.parametrize("offset", [1e3, 1e4, 1e6, 1e8])
+def test_searches_of_embeddings_with_a_linear_kernel_and_a_constant_know_no_origin(offset):
+    (near, far), (expected, answers) = zip(*(embeddings_fitted_at(c) for c in (0.0, offset)), strict=True)
+    for one, other in zip(near, far, strict=True):
+        assert other.alpha_ == pytest.approx(one.alpha_, rel=1e-4)
+    for values, exact in zip(answers, expected, strict=True):
+        np.testing.assert_allclose(values, exact, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("error::representer.notices.NumericalWarning")
+@pytest.mark.parametrize("offset", [0.0, 1e3, 1e6, 1e8])
+def test_the_mean_of_a_conditional_embedding_with_a_linear_kernel_is_ridge_regression_on_centred_data(offset):
+    model = ConditionalMeanEmbedding("linear", alpha=ALPHA, criterion=None).fit(X + offset, y)
+    expected = exact_ridge(X, y, Q, ALPHA, True)
+    np.testing.assert_allclose(model.mean(Q + offset).ravel(), expected, atol=1e-15 * offset + 1e-9)
+
+
+@pytest.mark.parametrize("learner", [EmbeddingClassifier, ConditionalMeanEmbedding])
+def test_embeddings_of_equal_points_with_a_linear_kernel_are_fitted(learner):
+    target = (y > 0).astype(float)
+    model = learner("linear", alpha=ALPHA).fit(np.full((60, 2), 3.0), target)
+    values = model.predict(X) if learner is EmbeddingClassifier else model.mean(np.full((1, 2), 3.0)).ravel()
+    mean = float(target.mean() > 0.5) if learner is EmbeddingClassifier else target.mean()
+    np.testing.assert_allclose(values, mean)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from representer.approximation import Approximation, FeatureMap, LandmarkFeatures, PositivePart
 from representer.functions.base import FieldState, Function, Span, in_units
-from representer.kernels import Kernel
+from representer.kernels import Kernel, Linear, unscaled
 from representer.linalg import Cholesky, by_rows, row_blocks
 from representer.operators import Representation, original, silent_repairs
 from representer.samples import Data, as_scipy, count, evenly_spaced, plain, take
@@ -237,6 +237,12 @@ class FeatureFunction(Function):
     def feature_kernel(self) -> Kernel:
         """The kernel of the features φ."""
         return self.features.kernel
+
+    @property
+    def is_affine(self) -> bool:
+        """Are the features the points themselves beside a constant? Then the fit has centred them."""
+        own = self.features.approximation is None and isinstance(unscaled(self.features.kernel)[0], Linear)
+        return own and self.intercept is not None
 
     def cancellation(self, limit: int = 16, size: float = 0.0) -> float:
         """That of any function; of landmarks that are objects from k(Z, Z) = L Lᵀ, without their kernel."""
