@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import pickle
 import warnings
 
 import mpmath
@@ -527,7 +528,7 @@ def test_explanations_beyond_the_range_of_numbers_are_refused():
 
 
 def test_a_stack_says_what_a_member_with_a_weight_loses():
-    kernels, points, approximation = [Gaussian(1e4), Polynomial(3)], 1e4 * X, Landmarks(1e4 * X[:10])
+    kernels, points, approximation = [Gaussian(1e4), Polynomial(3)], 1e4 * X, Landmarks(1e4 * X[:20])
 
     def fitted(weights):
         return OperatorRidge(Stack(kernels, weights, [0.1, 1e-3]), approximation=approximation).fit(points, y)
@@ -618,3 +619,54 @@ def test_embeddings_of_equal_points_with_a_linear_kernel_are_fitted(learner):
     values = model.predict(X) if learner is EmbeddingClassifier else model.mean(np.full((1, 2), 3.0)).ravel()
     mean = float(target.mean() > 0.5) if learner is EmbeddingClassifier else target.mean()
     np.testing.assert_allclose(values, mean)
+
+
+MANY_UNITS = {
+    "near": X,
+    "1e4": X + 1e4,
+    "1e8": X + 1e8,
+    "timestamps": FAR["timestamps"][0],
+    "units": np.column_stack([X[:, 0], X]) * [1e-6, 1.0, 1e6],
+}
+
+
+def exact_structured(points, targets, alpha):
+    """Ridge regression of centred targets on points that are not, with forty digits."""
+    mean = targets.mean(0)
+    columns = [exact_ridge(points, column - m, points, alpha, False) for column, m in zip(targets.T, mean, strict=True)]
+    return np.column_stack(columns) + mean
+
+
+@pytest.mark.filterwarnings("error::representer.notices.NumericalWarning")
+@pytest.mark.parametrize("name", MANY_UNITS)
+@pytest.mark.parametrize("approximation", [Nystroem(60), Nystroem(20, "pivots"), "landmarks"], ids=repr)
+def test_landmarks_that_span_the_space_of_a_linear_kernel_are_exact_far_from_the_origin(approximation, name):
+    points, targets = MANY_UNITS[name], np.column_stack([y, X[:, 0] * X[:, 1]])
+    approximation = Landmarks(points[:10]) if approximation == "landmarks" else approximation
+    options = {"alpha": ALPHA, "decoder": "direct", "fit_intercept": True, "random_state": 0}
+    model = StructuredPredictor("linear", "linear", None, approximation=approximation, **options).fit(points, targets)
+    np.testing.assert_allclose(model.predict(points), exact_structured(points, targets, ALPHA), atol=2e-7)
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_allclose(again.predict(points), model.predict(points), atol=2e-7)
+
+
+@pytest.mark.filterwarnings("error::representer.notices.NumericalWarning")
+@pytest.mark.parametrize("name", MANY_UNITS)
+@pytest.mark.parametrize("operator", [None, "covariance", "conditional_covariance"])
+def test_landmarks_of_a_linear_kernel_choose_the_alpha_of_the_exact_fit(operator, name):
+    points, targets = MANY_UNITS[name], np.column_stack([y, X[:, 0] * X[:, 1]])
+    options = {"decoder": "direct", "fit_intercept": True, "random_state": 0}
+    exact = StructuredPredictor("linear", "linear", operator, **options).fit(points, targets)
+    model = StructuredPredictor("linear", "linear", operator, approximation=Nystroem(60), **options)
+    model.fit(points, targets)
+    assert model.alpha_ == pytest.approx(exact.alpha_, rel=1e-4)
+    np.testing.assert_allclose(model.predict(points), exact.predict(points), atol=2e-7)
+
+
+@pytest.mark.filterwarnings("error::representer.notices.NumericalWarning")
+def test_landmarks_as_many_as_monomials_keep_the_digits_of_all_of_them():
+    kernel, points, new = Polynomial(3, gamma=0.5), 1e4 * X, 1e4 * Q
+    model = OperatorRidge(kernel, alpha=ALPHA, approximation=Landmarks(points[:10])).fit(points, y)
+    features = [np.asarray(kernel.features(kernel.prepare(a))) for a in (points, new)]
+    expected = exact_ridge(features[0], y, features[1], ALPHA, model.fit_intercept)
+    np.testing.assert_allclose(model.predict(new), expected, atol=1e-8)

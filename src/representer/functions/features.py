@@ -92,9 +92,9 @@ class StoredFeatures(FieldState):
         return stored.factored() if factored else stored
 
     def factored(self) -> StoredFeatures:
-        """The same features with the factor of landmarks, if there are some."""
+        """The same features with the factor of landmarks, if there are some and it is all that makes them."""
         features = self.map
-        if not isinstance(features, LandmarkFeatures):
+        if not isinstance(features, LandmarkFeatures) or features.basis is not None:
             return self
         stored = replace(self, factor=plain(features.factor.factor, copy=True))
         vars(stored)["map"] = features
@@ -221,6 +221,8 @@ class FeatureFunction(Function):
         """The sums (n, p) of the absolute values of the terms, with what the solve that makes features may round."""
         coefficients, _, by_columns = self.loaded
         with torch.no_grad():
+            if isinstance(full := self.features.map, LandmarkFeatures) and full.basis is not None and not by_columns:
+                return full.magnitudes(self.features.inputs(X)) @ coefficients.abs()
             features = self._basis(self.features.inputs(X)).abs()
             return (features if by_columns else self._grown(features)) @ coefficients.abs()
 
