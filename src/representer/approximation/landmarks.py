@@ -241,8 +241,7 @@ class LandmarkFeatures(FeatureMap):
         return features
 
     def _block(self, X: Data) -> Tensor:
-        explicit = None if self.basis is None else self.kernel.features(X)
-        if explicit is not None:
+        if self.basis is not None and (explicit := self.kernel.features(X)) is not None:
             return explicit.to(self.dtype) @ self.basis
         return self.factor.half_solve_rows(self.kernel._gram(X, self.landmarks))
 
