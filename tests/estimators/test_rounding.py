@@ -670,3 +670,18 @@ def test_landmarks_as_many_as_monomials_keep_the_digits_of_all_of_them():
     features = [np.asarray(kernel.features(kernel.prepare(a))) for a in (points, new)]
     expected = exact_ridge(features[0], y, features[1], ALPHA, model.fit_intercept)
     np.testing.assert_allclose(model.predict(new), expected, atol=1e-8)
+
+
+@pytest.mark.parametrize("approximation", [None, Nystroem(40)], ids=repr)
+@pytest.mark.parametrize("offset", [0.0, 1e2, 2.0**26, 1e8])
+def test_layers_of_products_say_what_they_lose_far_from_the_origin(offset, approximation):
+    learner = DeepKernelRegressor([(Polynomial(1), 2)], approximation=approximation, max_iter=10, random_state=0)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        learner.fit(X + offset, y)
+    told = [str(entry.message) for entry in caught if entry.category is NumericalWarning]
+    if offset <= 1e2:
+        assert not told
+        assert learner.score(X + offset, y) > 0.95
+    else:
+        assert any("StandardScaler" in text for text in told)
