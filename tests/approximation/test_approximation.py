@@ -175,3 +175,17 @@ def test_what_landmarks_miss_of_points_far_from_zero(kernel: Kernel, m: int, rng
         assert float(missed.max()) <= 1e-6
     else:
         np.testing.assert_allclose(missed, np.asarray((rest**2).sum(1), float), rtol=1e-4)
+
+
+@pytest.mark.parametrize("offset", [0.0, 10.0])
+@pytest.mark.parametrize("kernel", [Linear(), 2.0 * Linear() + 1.0, Polynomial(2)], ids=repr)
+def test_features_of_landmarks_by_explicit_features_are_those_by_their_gram_matrix(
+    kernel: Kernel, offset: float, rng: np.random.Generator
+) -> None:
+    X = kernel.prepare(rng.standard_normal((20, 3)) + offset)
+    features = landmark_features(kernel, X[:2])
+    assert features.is_explicit
+    by_gram = torch.linalg.solve_triangular(torch.linalg.cholesky(kernel(X[:2])), kernel(X[:2], X), upper=False).mT
+    torch.testing.assert_close(features(X), by_gram, rtol=1e-8, atol=1e-12 * (1.0 + offset) ** 2)
+    L = features.factor.factor
+    torch.testing.assert_close(L @ L.mT, kernel(X[:2]))

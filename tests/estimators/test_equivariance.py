@@ -132,6 +132,11 @@ MOVED = {
     "autoencoder, a share": (lambda: KernelAutoencoder(0.6, "rbf", "rbf", **VECTORS), None, 1e-8),
     "embedding, searched": (lambda: EmbeddingClassifier("rbf", random_state=0), labels, 1e-8),
     "ridge, searched": (lambda: OperatorRidge("rbf", random_state=0), y, 1e-8),
+    "ridge, clusters": (
+        lambda: OperatorRidge("rbf", approximation=Nystroem(15, sampling="kmeans"), random_state=0),
+        y,
+        1e-8,
+    ),
     "deep regressor": (
         lambda: DeepKernelRegressor([Layer(Gaussian(2.0), 2, alpha=1e-2)], Laplacian(1.0), alpha=1e-3, **DEEP),
         "y",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import pickle
 import warnings
 
 import mpmath
@@ -527,7 +528,7 @@ def test_explanations_beyond_the_range_of_numbers_are_refused():
 
 
 def test_a_stack_says_what_a_member_with_a_weight_loses():
-    kernels, points, approximation = [Gaussian(1e4), Polynomial(3)], 1e4 * X, Landmarks(1e4 * X[:10])
+    kernels, points, approximation = [Gaussian(1e4), Polynomial(3)], 1e4 * X, Landmarks(1e4 * X[:20])
 
     def fitted(weights):
         return OperatorRidge(Stack(kernels, weights, [0.1, 1e-3]), approximation=approximation).fit(points, y)
@@ -580,3 +581,107 @@ def test_wide_kernels_are_not_constant():
     x = 1.0 + 1e-7 * X[:, :1]
     model = OperatorRidge(Gaussian(1.0), approximation=Nystroem(5), random_state=0).fit(x, X[:, 0])
     assert model.score(x, X[:, 0]) > 0.99
+
+
+@functools.cache
+def embeddings_fitted_at(offset):
+    """Embeddings with a linear kernel and a constant, which search alpha, and what they say of new points."""
+    points, new, weight = X + offset, Q + offset, np.linspace(0.5, 2.0, len(X))
+    classes = EmbeddingClassifier("linear").fit(points, y > 0, sample_weight=weight)
+    targets = ConditionalMeanEmbedding("linear").fit(points, y, sample_weight=weight)
+    module = targets.to_torch()(torch.from_numpy(new)).detach().numpy().ravel()
+    answers = classes.predict_proba(new), targets.mean(new).ravel(), targets.var(new).ravel(), module
+    return (classes, targets), answers
+
+
+@pytest.mark.filterwarnings("error::representer.notices.NumericalWarning")
+@pytest.mark.parametrize("offset", [1e3, 1e4, 1e6, 1e8])
+def test_searches_of_embeddings_with_a_linear_kernel_and_a_constant_know_no_origin(offset):
+    (near, far), (expected, answers) = zip(*(embeddings_fitted_at(c) for c in (0.0, offset)), strict=True)
+    for one, other in zip(near, far, strict=True):
+        assert other.alpha_ == pytest.approx(one.alpha_, rel=1e-4)
+    for values, exact in zip(answers, expected, strict=True):
+        np.testing.assert_allclose(values, exact, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("error::representer.notices.NumericalWarning")
+@pytest.mark.parametrize("offset", [0.0, 1e3, 1e6, 1e8])
+def test_the_mean_of_a_conditional_embedding_with_a_linear_kernel_is_ridge_regression_on_centred_data(offset):
+    model = ConditionalMeanEmbedding("linear", alpha=ALPHA, criterion=None).fit(X + offset, y)
+    expected = exact_ridge(X, y, Q, ALPHA, True)
+    np.testing.assert_allclose(model.mean(Q + offset).ravel(), expected, atol=1e-15 * offset + 1e-9)
+
+
+@pytest.mark.parametrize("learner", [EmbeddingClassifier, ConditionalMeanEmbedding])
+def test_embeddings_of_equal_points_with_a_linear_kernel_are_fitted(learner):
+    target = (y > 0).astype(float)
+    model = learner("linear", alpha=ALPHA).fit(np.full((60, 2), 3.0), target)
+    values = model.predict(X) if learner is EmbeddingClassifier else model.mean(np.full((1, 2), 3.0)).ravel()
+    mean = float(target.mean() > 0.5) if learner is EmbeddingClassifier else target.mean()
+    np.testing.assert_allclose(values, mean)
+
+
+MANY_UNITS = {
+    "near": X,
+    "1e4": X + 1e4,
+    "1e8": X + 1e8,
+    "timestamps": FAR["timestamps"][0],
+    "units": np.column_stack([X[:, 0], X]) * [1e-6, 1.0, 1e6],
+}
+
+
+def exact_structured(points, targets, alpha):
+    """Ridge regression of centred targets on points that are not, with forty digits."""
+    mean = targets.mean(0)
+    columns = [exact_ridge(points, column - m, points, alpha, False) for column, m in zip(targets.T, mean, strict=True)]
+    return np.column_stack(columns) + mean
+
+
+@pytest.mark.filterwarnings("error::representer.notices.NumericalWarning")
+@pytest.mark.parametrize("name", MANY_UNITS)
+@pytest.mark.parametrize("approximation", [Nystroem(60), Nystroem(20, "pivots"), "landmarks"], ids=repr)
+def test_landmarks_that_span_the_space_of_a_linear_kernel_are_exact_far_from_the_origin(approximation, name):
+    points, targets = MANY_UNITS[name], np.column_stack([y, X[:, 0] * X[:, 1]])
+    approximation = Landmarks(points[:10]) if approximation == "landmarks" else approximation
+    options = {"alpha": ALPHA, "decoder": "direct", "fit_intercept": True, "random_state": 0}
+    model = StructuredPredictor("linear", "linear", None, approximation=approximation, **options).fit(points, targets)
+    np.testing.assert_allclose(model.predict(points), exact_structured(points, targets, ALPHA), atol=2e-7)
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_allclose(again.predict(points), model.predict(points), atol=2e-7)
+
+
+@pytest.mark.filterwarnings("error::representer.notices.NumericalWarning")
+@pytest.mark.parametrize("name", MANY_UNITS)
+@pytest.mark.parametrize("operator", [None, "covariance", "conditional_covariance"])
+def test_landmarks_of_a_linear_kernel_choose_the_alpha_of_the_exact_fit(operator, name):
+    points, targets = MANY_UNITS[name], np.column_stack([y, X[:, 0] * X[:, 1]])
+    options = {"decoder": "direct", "fit_intercept": True, "random_state": 0}
+    exact = StructuredPredictor("linear", "linear", operator, **options).fit(points, targets)
+    model = StructuredPredictor("linear", "linear", operator, approximation=Nystroem(60), **options)
+    model.fit(points, targets)
+    assert model.alpha_ == pytest.approx(exact.alpha_, rel=1e-4)
+    np.testing.assert_allclose(model.predict(points), exact.predict(points), atol=2e-7)
+
+
+@pytest.mark.filterwarnings("error::representer.notices.NumericalWarning")
+def test_landmarks_as_many_as_monomials_keep_the_digits_of_all_of_them():
+    kernel, points, new = Polynomial(3, gamma=0.5), 1e4 * X, 1e4 * Q
+    model = OperatorRidge(kernel, alpha=ALPHA, approximation=Landmarks(points[:10])).fit(points, y)
+    features = [np.asarray(kernel.features(kernel.prepare(a))) for a in (points, new)]
+    expected = exact_ridge(features[0], y, features[1], ALPHA, model.fit_intercept)
+    np.testing.assert_allclose(model.predict(new), expected, atol=1e-8)
+
+
+@pytest.mark.parametrize("approximation", [None, Nystroem(40)], ids=repr)
+@pytest.mark.parametrize("offset", [0.0, 1e2, 2.0**26, 1e8])
+def test_layers_of_products_say_what_they_lose_far_from_the_origin(offset, approximation):
+    learner = DeepKernelRegressor([(Polynomial(1), 2)], approximation=approximation, max_iter=10, random_state=0)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        learner.fit(X + offset, y)
+    told = [str(entry.message) for entry in caught if entry.category is NumericalWarning]
+    if offset <= 1e2:
+        assert not told
+        assert learner.score(X + offset, y) > 0.95
+    else:
+        assert any("StandardScaler" in text for text in told)

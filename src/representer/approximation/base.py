@@ -24,6 +24,7 @@ class FeatureMap(ABC):
     """A feature map φ with k(x, y) ≈ φ(x)ᵀφ(y): called with n samples, it gives a tensor (n, m)."""
 
     kernel: Kernel
+    is_explicit: bool = False  # is it a rotation of the kernel's own features, with digits of small ones beside large?
 
     @abstractmethod
     def __call__(self, X: Data) -> Tensor:

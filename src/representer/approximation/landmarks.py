@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import torch
 from scipy import sparse
+from scipy.linalg import qr
 from torch import Tensor
 
 from representer.approximation.base import Approximation, FeatureMap, check_bare
@@ -35,6 +36,8 @@ from representer.values import COUNT, Rule, Value, is_count, is_real, number
 # more would cost as much as the fit, and would need all data in one place.
 CANDIDATES, CANDIDATES_PER_LANDMARK = 20_000, 4
 LLOYD_STEPS = 10
+# A vector depends on others if what they leave of it is less than so many roundings for each coordinate.
+DEPENDENT = 4.0
 
 
 def candidate_rows(n: int, m: int, seed: int) -> np.ndarray:
@@ -45,8 +48,12 @@ def candidate_rows(n: int, m: int, seed: int) -> np.ndarray:
 def pivots(kernel: Kernel, X: Data, m: int) -> Tensor:
     """The pivots of a pivoted Cholesky factorisation: m rows, each where the kernel is approximated worst so far.
 
-    They are fewer than m if the rank of the Gram matrix is less.
+    They are fewer than m if the rank of the Gram matrix is less. Of at most m explicit features, that is their own.
     """
+    size = kernel.n_features(X) if kernel.domain == "vectors" and isinstance(X, Tensor) else None
+    explicit = None if size is None or size > m else explicit_features(kernel, X)
+    if explicit is not None and is_finite(explicit) and bool((explicit != 0).any()):
+        return independent_rows(explicit)[:m]
 
     def column(index: int) -> Tensor:
         return kernel._gram(X, X[index : index + 1])[:, 0]
@@ -138,11 +145,16 @@ def _leverage(kernel: Kernel, X: Data, rows: Tensor, sample: Tensor, weights: Te
 
 # -- clusters --------------------------------------------------------------------------------------------------------
 def cluster_centres(kernel: Kernel, X: Tensor, m: int, seed: int) -> Tensor:
-    """The centres of m clusters by Lloyd's algorithm from m random samples, in the units of the lengthscales."""
+    """The centres of m clusters by Lloyd's algorithm from m random samples, in the units of the lengthscales.
+
+    Points are counted from one of them: far from the origin, products of whole points would lose the distances.
+    """
     inner = kernel.kernel if isinstance(kernel, Scaled) else kernel
     units = number(inner, "lengthscale", X) if isinstance(inner, Stationary) else X.new_ones(())
-    points = X / units
-    centres = points[torch.from_numpy(sample_rows(len(points), m, seed))]
+    first = torch.from_numpy(sample_rows(len(X), m, seed))
+    origin = X[first[0]]
+    points = (X - origin) / units
+    centres = points[first]
     for _ in range(LLOYD_STEPS):
         sums, sizes = torch.zeros_like(centres), centres.new_zeros(m)
         half = 0.5 * (centres**2).sum(1)
@@ -152,7 +164,7 @@ def cluster_centres(kernel: Kernel, X: Tensor, m: int, seed: int) -> Tensor:
             sizes += torch.bincount(nearest, minlength=m).to(sizes)
         # A cluster without members keeps its centre.
         centres = torch.where(sizes[:, None] > 0, sums / sizes.clamp(min=1.0)[:, None], centres)
-    return centres * units
+    return origin + centres * units
 
 
 Sampling = Literal["uniform", "leverage", "kmeans", "pivots", "entropy"]
@@ -194,6 +206,12 @@ class LandmarkFeatures(FeatureMap):
     kernel: Kernel
     landmarks: Data
     factor: Cholesky | PositivePart
+    basis: Tensor | None = None  # Q of explicit features ψ(Z)ᵀ = Q Lᵀ: φ(x) = Qᵀψ(x), without products of points
+
+    @property
+    def is_explicit(self) -> bool:  # type: ignore[override]
+        """Are they computed from explicit features?"""
+        return self.basis is not None
 
     @property
     def n_features(self) -> int:
@@ -223,7 +241,15 @@ class LandmarkFeatures(FeatureMap):
         return features
 
     def _block(self, X: Data) -> Tensor:
+        if self.basis is not None and (explicit := self.kernel.features(X)) is not None:
+            return explicit.to(self.dtype) @ self.basis
         return self.factor.half_solve_rows(self.kernel._gram(X, self.landmarks))
+
+    def magnitudes(self, X: Data) -> Tensor:
+        """What the features by explicit ones at prepared inputs are sums of, without signs: |ψ(x)|ᵀ|Q|."""
+        explicit = self.kernel.features(X)
+        assert explicit is not None and self.basis is not None
+        return explicit.to(self.dtype).abs() @ self.basis.abs()
 
     def _prepared(self, X: Data) -> Data:
         X = self.kernel.prepare(X)
@@ -284,8 +310,36 @@ class LandmarkFeatures(FeatureMap):
         return torch.finfo(self.dtype).eps * rounding if is_explicit else rounding
 
 
+def explicit_features(kernel: Kernel, points: Data) -> Tensor | None:
+    """The kernel's own features (n, q) of prepared vectors, without a gradient; None where it has none."""
+    if kernel.domain != "vectors" or not isinstance(points, Tensor) or points.ndim != 2:
+        return None
+    with torch.no_grad():
+        return kernel.features(points)
+
+
+def orthogonal_features(kernel: Kernel, landmarks: Data) -> LandmarkFeatures | None:
+    """The features of landmarks by their explicit ones, ψ(Z)ᵀ = Q Lᵀ; None where there are none, or Z depend.
+
+    They are those by k(Z, Z) = L Lᵀ, whose condition is the square of that of ψ(Z).
+    """
+    explicit = explicit_features(kernel, landmarks)
+    if explicit is None or len(explicit) > explicit.shape[1] or not is_finite(explicit):
+        return None
+    Q, R = torch.linalg.qr(explicit.mT)
+    signs = torch.where(R.diagonal() < 0, -1.0, 1.0).to(R)
+    factor = (signs[:, None] * R).mT.contiguous()
+    sizes = factor.diagonal()
+    if not bool(sizes.min() > DEPENDENT * max(explicit.shape) * torch.finfo(R.dtype).eps * sizes.max()):
+        return None
+    return LandmarkFeatures(kernel, landmarks, Cholesky(factor, factor.new_zeros(())), Q * signs)
+
+
 def landmark_features(kernel: Kernel, landmarks: Data) -> LandmarkFeatures:
     """The features of landmarks Z (prepared data); for an indefinite k(Z, Z), those of its positive part."""
+    orthogonal = orthogonal_features(kernel, landmarks)
+    if orthogonal is not None:
+        return orthogonal
     name = "The Gram matrix of the landmarks"
 
     def gram() -> Tensor:
@@ -305,10 +359,32 @@ def landmark_features(kernel: Kernel, landmarks: Data) -> LandmarkFeatures:
     return LandmarkFeatures(kernel, landmarks, PositivePart(spectrum.root()[:, positive]))
 
 
+def independent_rows(matrix: Tensor) -> Tensor:
+    """The rows of a tall matrix that span all of them up to rounding, each the farthest from the span of those before.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from representer.approximation.landmarks import independent_rows
+    >>> independent_rows(torch.tensor([[1.0, 0.0], [3.0, 0.0], [2.0, 1.0]])).tolist()
+    [1, 2]
+    """
+    R, order = qr(matrix.mT.double().cpu().numpy(), mode="r", pivoting=True)
+    sizes = np.abs(np.diagonal(R))
+    rounding = 2.0 * DEPENDENT * max(matrix.shape) * torch.finfo(matrix.dtype).eps * sizes.max(initial=0.0)
+    return torch.from_numpy(order[: int((sizes > rounding).sum())].astype(np.int64))
+
+
 def independent(features: FeatureMap) -> FeatureMap:
     """The features without landmarks that are, up to rounding, linear combinations of the others in the RKHS."""
-    if not isinstance(features, LandmarkFeatures):
+    if not isinstance(features, LandmarkFeatures) or features.basis is not None:
         return features
+    explicit = explicit_features(features.kernel, features.landmarks)
+    if explicit is not None and explicit.shape[1] < len(explicit):
+        rows = independent_rows(explicit)
+        orthogonal = orthogonal_features(features.kernel, take(features.landmarks, rows)) if len(rows) else None
+        if orthogonal is not None:
+            return orthogonal
     gram = features.kernel._gram(features.landmarks, None)
     _, pivots = pivoted_cholesky(gram, tol=torch.finfo(gram.dtype).eps ** 0.75)
     if len(pivots) == len(gram):

@@ -89,7 +89,8 @@ class ConditionalMeanEmbedding(KernelLearner):
         The loss in the RKHS of l for samples left out: one by one, in closed form, or a share of them at once, the
         latter also with alpha ‖f‖² beside it (Song et al., 2013). Or the bound of ``risk_bound``, without confidence:
         the loss of the samples themselves plus 2(2√κ r + r²)/√n with the complexity r, which is cautious. None: nothing
-        is learned, words are heuristics and ``alpha="auto"`` is the mean k(x, x) over n.
+        is learned, words are heuristics and ``alpha="auto"`` is the mean k(x, x) over n. Beside an intercept, a linear
+        kernel counts x from the mean of the samples.
     validation_fraction : float, default=0.25
         The share that the criteria of validation hold out.
     fit_intercept : bool, default=True

@@ -89,7 +89,8 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         the training samples + complexity_weight · r, equation (12); ``"erm"``: without r; ``"validation"``: that of
         samples held out, by the calibrated probabilities, or with ``calibration=None`` as equation (13) has it, by
         clipped estimates and with ``complexity_weight`` as τ. None: nothing is learned, words are heuristics
-        (``"rbf"`` is then the median heuristic) and ``alpha="auto"`` is the mean k(x, x) over n.
+        (``"rbf"`` is then the median heuristic) and ``alpha="auto"`` is the mean k(x, x) over n. Beside an intercept,
+        criteria and this mean count x from the mean of the samples where the kernel is linear.
     alpha : float or "auto", default="auto"
         The weight of ‖f‖² beside the mean loss, λ of the paper; n·alpha is that of scikit-learn's ``KernelRidge``.
     complexity_weight : float or "auto", default="auto"

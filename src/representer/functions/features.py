@@ -13,7 +13,7 @@ from torch import Tensor
 
 from representer.approximation import Approximation, FeatureMap, LandmarkFeatures, PositivePart
 from representer.functions.base import FieldState, Function, Span, in_units
-from representer.kernels import Kernel
+from representer.kernels import Kernel, Linear, unscaled
 from representer.linalg import Cholesky, by_rows, row_blocks
 from representer.operators import Representation, original, silent_repairs
 from representer.samples import Data, as_scipy, count, evenly_spaced, plain, take
@@ -92,9 +92,9 @@ class StoredFeatures(FieldState):
         return stored.factored() if factored else stored
 
     def factored(self) -> StoredFeatures:
-        """The same features with the factor of landmarks, if there are some."""
+        """The same features with the factor of landmarks, if there are some and it is all that makes them."""
         features = self.map
-        if not isinstance(features, LandmarkFeatures):
+        if not isinstance(features, LandmarkFeatures) or features.basis is not None:
             return self
         stored = replace(self, factor=plain(features.factor.factor, copy=True))
         vars(stored)["map"] = features
@@ -221,6 +221,8 @@ class FeatureFunction(Function):
         """The sums (n, p) of the absolute values of the terms, with what the solve that makes features may round."""
         coefficients, _, by_columns = self.loaded
         with torch.no_grad():
+            if isinstance(full := self.features.map, LandmarkFeatures) and full.basis is not None and not by_columns:
+                return full.magnitudes(self.features.inputs(X)) @ coefficients.abs()
             features = self._basis(self.features.inputs(X)).abs()
             return (features if by_columns else self._grown(features)) @ coefficients.abs()
 
@@ -237,6 +239,12 @@ class FeatureFunction(Function):
     def feature_kernel(self) -> Kernel:
         """The kernel of the features φ."""
         return self.features.kernel
+
+    @property
+    def is_affine(self) -> bool:
+        """Are the features the points themselves beside a constant? Then the fit has centred them."""
+        own = self.features.approximation is None and isinstance(unscaled(self.features.kernel)[0], Linear)
+        return own and self.intercept is not None
 
     def cancellation(self, limit: int = 16, size: float = 0.0) -> float:
         """That of any function; of landmarks that are objects from k(Z, Z) = L Lᵀ, without their kernel."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from representer.functions import Function, StoredFeatures
+from representer.functions import Composed, FeatureFunction, Function, StoredFeatures
 from representer.kernels import has_products
 from representer.linalg import RoundingNotes
 from representer.samples import Data, is_dask, plain
@@ -99,6 +99,10 @@ def _reasons(
     kernel = None if function is None else function.feature_kernel
     if kernel is None and isinstance(function, Function):
         kernel = function.data_kernel
+    if isinstance(function, FeatureFunction) and function.is_affine:
+        kernel = None
+    if isinstance(function, Composed) and function.inner:
+        kernel = function.inner[0].data_kernel
     distance = 0.0 if points is None or kernel is None or not has_products(kernel) else _farthest(points)
     if distance**2 > eps**CANCELLATION:
         yield f"{kernel!r} takes products of points that are {distance:.0e} times farther from zero than apart."

@@ -171,7 +171,7 @@ class ClassProblem(EmbeddingProblem):
     def choose(self, settings: EmbeddingSettings) -> Choice:
         """What is free, chosen by the criterion; what is fixed stays."""
         model, (kernel, block) = self.model, self._seen
-        inputs = InputGram(block.X, self.pairwise)
+        inputs = self._input_gram(block)
         self._require_memory(inputs)
         if model.criterion is None:
             n = len(self.samples.weighty())
@@ -182,7 +182,7 @@ class ClassProblem(EmbeddingProblem):
 
     def _search(self, settings: EmbeddingSettings) -> EmbeddingSearch:
         model, (kernel, block) = self.model, self._seen
-        inputs = InputGram(block.X, self.pairwise)
+        inputs = self._input_gram(block)
         inputs, block = _some(inputs, block, self.scope.search_size(inputs.n), settings.seed)
         inputs = replace(inputs, features=self.scope.moved(kernel, inputs.X, settings.seed))
         size = self._batch(inputs.n)

@@ -176,7 +176,7 @@ class ConditionalProblem(EmbeddingProblem):
 
     @cached_property
     def _inputs(self) -> InputGram:
-        return InputGram(self._block.X, self.pairwise)
+        return self._input_gram(self._block)
 
     # -- the search ---------------------------------------------------------------------------------------------------
     def choose(self, settings: EmbeddingSettings) -> Choice:
@@ -215,7 +215,7 @@ class ConditionalProblem(EmbeddingProblem):
         """The embedding and its system at the chosen kernel; alpha, too, unless the sums of a fit choose it."""
         model, scale = self.model, None
         if model.criterion is None and model.alpha is None:
-            scale = InputGram(self._typical.X, self.pairwise).scale(choice.model)
+            scale = self._input_gram(self._typical).scale(choice.model)
         by_search = model.criterion not in (None, "loo") and model.alpha is None
         with torch.no_grad():
             system = conditional_system(

@@ -29,6 +29,7 @@ from representer.optimize import (
     random_starts,
 )
 from representer.samples import Block, Data, count, digest, plain, remembered, take
+from representer.systems import linear_origin
 from representer.values import Constraint, Positive, argument_repr
 
 # Beyond it, hyperparameters are learned on a subset: they are few, and a search costs many factorisations.
@@ -578,6 +579,11 @@ class EmbeddingProblem(Problem):
     def free(self) -> list[str]:
         """The names of the hyperparameters that are left to the search."""
         return self._adapted.free() if self.model.criterion is not None else []
+
+    def _input_gram(self, block: Block) -> InputGram:
+        """The Gram matrix of samples as a function of the kernel; beside a constant a linear one has no origin."""
+        origin = linear_origin(self._adapted, block.X, block.weights) if self.model.intercept else None
+        return InputGram(block.X if origin is None else block.X - origin, self.pairwise)
 
     @abstractmethod
     def _search(self, settings: EmbeddingSettings) -> EmbeddingSearch:

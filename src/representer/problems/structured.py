@@ -322,7 +322,7 @@ def alphas_to_compare(system: StructuredSystem, values: Tensor) -> Tensor:
         return model.like.new_tensor(np.atleast_1d(model.alpha))
     inputs, n = system.regression.inputs, system.regression.weight
     size = values.max() if len(values) else values.new_ones(())  # of A
-    known = size * inputs.spectrum.values / n if inputs.has_own_features else None
+    known = size * inputs.spectrum.values / n if inputs.keeps_digits else None
     low, high = shift_range(size * system.regression.scale, known)
     return log_spaced(low, high, COARSE)
 

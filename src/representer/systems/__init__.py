@@ -7,7 +7,7 @@ objectives inside of a search: batches of Gram matrices, and gradients in them. 
 the space of an output kernel.
 """
 
-from representer.systems.base import Criterion, Groups, System, least_shift, relative_norm, shift_range
+from representer.systems.base import Criterion, Groups, System, least_shift, linear_origin, relative_norm, shift_range
 from representer.systems.composed import ComposedSystem, StackedSystem, interpolation_error
 from representer.systems.exact import RidgeData, factor_system, has_few_features
 from representer.systems.ridge import (
@@ -41,6 +41,7 @@ __all__ = [
     "interpolation_error",
     "least_doubt",
     "least_shift",
+    "linear_origin",
     "relative_norm",
     "ridge_system",
     "robust_scale",

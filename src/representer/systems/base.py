@@ -11,7 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from representer.kernels import Kernel, Linear, Scaled
 from representer.linalg import power_of_two, row_blocks
+from representer.operators import Adapted
 from representer.samples import Data
 from representer.samples import rows as limits
 
@@ -161,6 +163,40 @@ def probes(size: int, *, like: Tensor) -> Tensor:
     """
     generator = torch.Generator().manual_seed(0)
     return torch.randint(0, 2, (size, limits.PROBES), generator=generator).to(like).mul_(2.0).sub_(1.0)
+
+
+# -- linear kernels ----------------------------------------------------------------------------------------------------
+# Points differ if they are farther from their mean than so many times their rounding.
+ROUNDED_POINTS = 8.0
+
+
+def is_linear(kernel: Kernel) -> bool:
+    """Is this a linear kernel, but for its scale?"""
+    while isinstance(kernel, Scaled | Adapted):
+        kernel = kernel.kernel
+    return isinstance(kernel, Linear)
+
+
+def linear_origin(kernel: Kernel, X: Data, weights: Tensor | None = None) -> Tensor | None:
+    """The mean (d,) of points beside a linear kernel, weighted if need be; None for other kernels, or equal points.
+
+    Beside a free constant xᵀy may be replaced by (x − c)ᵀ(y − c) with any c. With the mean it keeps the digits that
+    products of points far from zero would lose, and its size is that of the differences, which alone tell points apart.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from representer.kernels import Linear
+    >>> from representer.systems.base import linear_origin
+    >>> linear_origin(2.0 * Linear(), torch.tensor([[1.0, 5.0], [3.0, 5.0]])).tolist()
+    [2.0, 5.0]
+    """
+    if not (isinstance(X, Tensor) and X.ndim == 2 and kernel.domain == "vectors" and is_linear(kernel)):
+        return None
+    shares = X.new_ones(len(X)) if weights is None else weights.to(X)
+    mean = (shares / shares.sum()) @ X
+    rounding = ROUNDED_POINTS * torch.finfo(X.dtype).eps * X.abs().amax()
+    return mean if bool((X - mean).abs().amax() > rounding) else None
 
 
 # -- samples that are left out together --------------------------------------------------------------------------------

@@ -218,7 +218,7 @@ class WeightSystem(FieldState, System):
         def variances(rows: slice) -> Tensor:
             cross, x = solved.cross(inputs[rows]), inputs[rows]
             inverse = system._solve(cross.mT).mT  # k_xᵀW⁻¹
-            own = solved.kernel._diag(x) - (inverse * cross).sum(1)
+            own = solved.diagonal(x) - (inverse * cross).sum(1)
             if system.u is not None:
                 own = own + (1.0 - inverse.sum(1)).square() / system.u.sum()
             return own.clamp(min=0.0)[:, None]

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from representer.approximation import FeatureMap
-from representer.kernels import Kernel, Linear, Scaled
+from representer.kernels import Kernel, Linear
 from representer.linalg import (
     Cholesky,
     Eigenpairs,
@@ -41,7 +41,6 @@ from representer.linalg import (
 )
 from representer.notices import warn
 from representer.operators import (
-    Adapted,
     DataDriven,
     Decomposable,
     DiagonalForm,
@@ -53,7 +52,15 @@ from representer.operators import (
 )
 from representer.samples import Block, Data, count, take
 from representer.samples import rows as limits
-from representer.systems.base import Criterion, System, group_members, least_shift, relative_norm, shift_range
+from representer.systems.base import (
+    Criterion,
+    System,
+    group_members,
+    is_linear,
+    least_shift,
+    relative_norm,
+    shift_range,
+)
 from representer.values import Value
 
 # Rank of the pivoted Cholesky preconditioner: its cost stays below that of a few products with the kernel.
@@ -639,13 +646,6 @@ def refuse_one_group(blocks: list[Tensor], n: int, intercept: bool) -> None:
 def has_few_features(kernel: Kernel, X: Data) -> bool:
     """Is the Gram matrix X Xᵀ with fewer features than samples, so that no n × n matrix is needed?"""
     return isinstance(kernel, Linear) and X.shape[-1] < X.shape[-2]
-
-
-def is_linear(kernel: Kernel) -> bool:
-    """Is this a linear kernel, but for its scale?"""
-    while isinstance(kernel, Scaled | Adapted):
-        kernel = kernel.kernel
-    return isinstance(kernel, Linear)
 
 
 def observation_patterns(observed: Tensor | None, outputs: Tensor, n: int) -> Iterator[tuple[Tensor, Tensor]]:

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from representer.functions import Expansion, Function, Span
-from representer.kernels import Kernel
+from representer.kernels import Kernel, unscaled
 from representer.linalg import Cholesky, by_rows, factorize, factorize_products, shifted, symmetric_products
 from representer.operators import Decomposable, Representation, repaired_gram, silent_repairs
 from representer.samples import Data, count, plain
-from representer.systems.base import Groups
+from representer.systems.base import Groups, linear_origin
 
 
 # -- samples that are left out -----------------------------------------------------------------------------------------
@@ -407,14 +407,23 @@ class Solved:
     """A kernel, prepared training inputs, and their factored system."""
 
     kernel: Kernel
-    anchors: Data
+    anchors: Data  # from the origin, where there is one
     system: DenseSystem
     kept: Tensor | None  # if the Gram matrix was repaired, the eigenvectors that have stayed
+    origin: Tensor | None = None  # what a linear kernel beside a constant counts points from
+
+    def _moved(self, X: Data) -> Data:
+        """Prepared inputs from the origin."""
+        return X if self.origin is None else X - self.origin
 
     def cross(self, X: Data) -> Tensor:
         """k(X, X_train), projected where the Gram matrix was repaired."""
-        cross = self.kernel._gram(X, self.anchors)
+        cross = self.kernel._gram(self._moved(X), self.anchors)
         return cross if self.kept is None else (cross @ self.kept) @ self.kept.mT
+
+    def diagonal(self, X: Data) -> Tensor:
+        """The k(x, x) of prepared inputs."""
+        return self.kernel._diag(self._moved(X))
 
 
 @dataclass(frozen=True)
@@ -471,20 +480,26 @@ class SampleWeights(Function):
     def _solve(self, kernel: Kernel) -> Solved:
         how = self.representation
         anchors = how.inputs(kernel, self.anchors)
-        gram, kept = repaired_gram(kernel, anchors)
         weights = None if self.sample_weight is None else how.tensor(self.sample_weight)
+        origin = linear_origin(kernel, anchors, weights) if self.intercept else None
+        anchors = anchors if origin is None else anchors - origin
+        gram, kept = repaired_gram(kernel, anchors)
         shift = gram.new_tensor(self.shift)
         system = DenseSystem(gram, shift, intercept=self.intercept, sample_weight=weights, with_gradient=False)
-        return Solved(kernel, anchors, system, kept)
+        return Solved(kernel, anchors, system, kept, origin)
 
     def _inputs(self, X: Data) -> Any:
         return self.representation.inputs(self.solved.kernel, X)
 
     def expansion(self, Y: Tensor) -> Expansion:
         """The fit Yᵀw to targets (n, p), as a function on the training inputs."""
-        system = self.solved.system
-        b = None if system.g is None else plain(system.g.mT @ Y)[0]
-        return Expansion(Decomposable(self.kernel), self.anchors, plain(system.solve(Y)), b, self.representation)
+        solved, system, slopes = self.solved, self.solved.system, None
+        dual, b = system.solve(Y), None if system.g is None else (system.g.mT @ Y)[0]
+        if b is not None and solved.origin is not None:
+            slopes = solved.anchors.mT @ dual
+            b = b - unscaled(self.kernel)[1] * (solved.origin @ slopes)
+        arrays = (plain(dual), plain(b), self.representation, plain(slopes))
+        return Expansion(Decomposable(self.kernel), self.anchors, *arrays)
 
     def __call__(self, X: Data) -> Tensor:
         """The weights w(x_i) of the training samples as rows, (q, n)."""
@@ -500,7 +515,8 @@ class SampleWeights(Function):
             return 1.0
         n = len(self.anchors)
         total = n if self.sample_weight is None else self.sample_weight.sum()
-        return max(1.0, float(self.kernel.diag(self.anchors[:: max(1, n // 64)]).max()) * total / self.shift)
+        largest = float(self.solved.kernel._diag(self.solved.anchors[:: max(1, n // 64)]).max())
+        return max(1.0, largest * total / self.shift)
 
     def spans(self) -> list[Span]:
         """The training inputs, which span the function."""

@@ -215,6 +215,11 @@ class RegressionInputs:
         """The rows of the inputs that have an output."""
         return values if self.labelled is None else values[self.labelled]
 
+    @property
+    def keeps_digits(self) -> bool:
+        """Are small eigenvalues of B Bᵀ known to digits of their own, because B is made of explicit features?"""
+        return self.by_factor and (self.features is None or self.features.is_explicit)
+
     @cached_property
     def shares(self) -> Tensor:
         """The weights (n,) of the inputs that have an output, over their sum."""
@@ -744,10 +749,13 @@ def summed_regression(
     cross = sums.cross - torch.outer(sums.feature_sum, mean)
     squares = sums.squares - W * torch.outer(mean, mean)
     name = "The Gram matrix of the features"
-    S = eigh(symmetric(sums.gram), name=name, overwrite=True, dtype=torch.float32)
-    eps = torch.finfo(S.values.dtype).eps
-    known = S.values > len(S.values) * eps * S.values.max()
-    vectors, root = S.vectors[:, known], S.values[known].sqrt()
+    eps = torch.finfo(sums.gram.dtype).eps
+    if features.is_explicit:
+        vectors, root, _ = nonzero_svd(graded_factor(symmetric(sums.gram)))
+    else:
+        S = eigh(symmetric(sums.gram), name=name, overwrite=True, dtype=torch.float32)
+        known = S.values > len(S.values) * eps * S.values.max()
+        vectors, root = S.vectors[:, known], S.values[known].sqrt()
     inside = (vectors.mT @ cross) / root[:, None]
     rest = squares - inside.mT @ inside  # what no function of the features explains
     values, directions = torch.linalg.eigh(0.5 * (rest + rest.mT))
@@ -763,6 +771,18 @@ def summed_regression(
         rows = Block(features(held.X) @ vectors.to(dtype), (Y.double() - mean).to(dtype), weights)
     outputs = OutputCoordinates(lambda: (R, None), targets is None, targets)
     return OutputRegression(inputs, outputs, centred, held.groups, sums, rows)
+
+
+def graded_factor(gram: Tensor) -> Tensor:
+    """A factor F with F Fᵀ = S of sums of squares that differ by many orders, right to ε of each of its rows.
+
+    Eigenvectors of S itself would be right to ε‖S‖ only.
+    """
+    sizes = gram.diagonal().clamp(min=0.0).sqrt()
+    sizes = torch.where(sizes > 0, sizes, 1.0)
+    S = eigh(gram / sizes / sizes[:, None], name="The Gram matrix of the features", overwrite=True)
+    known = S.values > len(S.values) * torch.finfo(gram.dtype).eps * S.values.max()
+    return sizes[:, None] * (S.vectors[:, known] * S.values[known].sqrt())
 
 
 # -- exact fits -------------------------------------------------------------------------------------------------------

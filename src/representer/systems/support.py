@@ -75,7 +75,7 @@ class PointSupport(FieldState):
         inputs = how.inputs(solved.kernel, X)
 
         def shares(rows: slice) -> Tensor:
-            return _share(explained(solved.cross(inputs[rows])), solved.kernel._diag(inputs[rows]))[:, None]
+            return _share(explained(solved.cross(inputs[rows])), solved.diagonal(inputs[rows]))[:, None]
 
         with torch.no_grad():
             return by_rows(shares, count(inputs), 3 * len(solved.system.matrix) * how.dtype.itemsize, limit)[:, 0]
@@ -375,7 +375,7 @@ class FadingNetwork(torch.nn.Module):
         """The values (n, p)."""
         inputs = X.to(self.inverse)
         cross = self.solved.cross(inputs)
-        share = _share(((cross @ self.inverse) * cross).sum(1), self.solved.kernel._diag(inputs))
+        share = _share(((cross @ self.inverse) * cross).sum(1), self.solved.diagonal(inputs))
         t = trust(share, self.reference, self.power)[:, None]
         return t * self.network(X) + (1.0 - t) * self.far
 
