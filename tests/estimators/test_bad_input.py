@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 import torch
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.exceptions import ConvergenceWarning, UndefinedMetricWarning
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -41,6 +41,7 @@ from representer.kernels import (
     Molecule,
     Polynomial,
     Signature,
+    Spectrum,
     Stack,
     Tanimoto,
     WeisfeilerLehman,
@@ -256,6 +257,57 @@ def test_missing_targets_are_cross_validated():
     assert np.isfinite(cross_val_score(OperatorRidge("rbf", alpha=1e-3), X, Y, cv=3)).all()
     grid = GridSearchCV(OperatorRidge("rbf"), {"alpha": [1e-3, 1.0]}, cv=3).fit(X, Y)
     assert np.isfinite(grid.cv_results_["mean_test_score"]).all() and grid.best_params_ == {"alpha": 1e-3}
+
+
+SOME = np.flatnonzero(np.arange(60) % 5)
+WORDS = ["high" if value > 0 else "low" for value in y]
+PARTLY_LABELLED = {
+    "vectors": ("linear", [None if i % 5 == 0 else [value, value**2] for i, value in enumerate(y)]),
+    "an array": ("rbf", np.where((np.arange(60) % 5 > 0)[:, None], np.c_[y, y**2], np.nan)),
+    "words": (Spectrum(2), [None if i % 5 == 0 else word for i, word in enumerate(WORDS)]),
+}
+
+
+@pytest.mark.parametrize("approximation", [None, Nystroem(20)])
+@pytest.mark.parametrize("kind", PARTLY_LABELLED)
+def test_inputs_without_outputs_are_scored_by_those_that_have_one(kind, approximation):
+    kernel, outputs = PARTLY_LABELLED[kind]
+    options = {"decoder": "candidates", "approximation": approximation, "random_state": 0}
+    model = StructuredPredictor("rbf", kernel, "conditional_covariance", **options).fit(X, outputs)
+    known = [outputs[i] for i in SOME]
+    assert model.score(X, outputs) == pytest.approx(model.score(X[SOME], known))
+    weights = rng.uniform(size=60)
+    assert model.score(X, outputs, weights) == pytest.approx(model.score(X[SOME], known, weights[SOME]))
+    if isinstance(outputs, np.ndarray):
+        assert np.isfinite(cross_val_score(model, X, outputs, cv=3)).all()
+    with pytest.raises(ValueError, match=r"None of the 60 samples has an output.*Give"):
+        model.score(X, [None] * 60)
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf", "laplacian", Gaussian(0.5)], ids=str)
+def test_a_weight_of_a_score_is_a_number_of_copies(kernel):
+    copies = np.arange(60) % 3 + 1
+    many = np.repeat(np.arange(60), copies)
+    embedded = StructuredPredictor("rbf", kernel, alpha=0.01).fit(X, y)
+    assert embedded.score(X, y, sample_weight=copies) == pytest.approx(embedded.score(X[many], y[many]))
+    assert embedded.score(X, y, sample_weight=2.0) == pytest.approx(embedded.score(X, y))
+    conditional = ConditionalMeanEmbedding(Gaussian(1.0), kernel, 0.01).fit(X, y)
+    assert conditional.score(X, y, sample_weight=copies) == pytest.approx(conditional.score(X[many], y[many]))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [OperatorRidge("rbf"), DeepKernelRegressor([], "rbf"), StructuredPredictor("rbf", "linear")],
+    ids=str,
+)
+def test_a_score_of_one_known_target_is_none_with_a_warning_as_that_of_scikit_learn(model):
+    model = clone(model).fit(X, np.c_[y, y])
+    single = np.full((60, 2), np.nan)
+    single[0] = y[0]
+    for inputs, targets in ((X[:1], single[:1]), (X, single)):
+        with pytest.warns(UndefinedMetricWarning, match=r"fewer than two known targets.*Give the") as caught:
+            assert np.isnan(model.score(inputs, targets))
+        assert {warning.filename for warning in caught} == {__file__}
 
 
 @pytest.mark.parametrize("learner", [ConditionalMeanEmbedding, StructuredPredictor])

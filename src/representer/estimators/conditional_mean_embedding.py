@@ -16,6 +16,7 @@ from representer.estimators.base import KernelLearner, KernelLike, RandomState, 
 from representer.estimators.base import predict_interval as intervals_of
 from representer.estimators.validation import (
     Check,
+    check_both,
     check_bound,
     check_inputs,
     check_outputs,
@@ -586,7 +587,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         source = with_targets(inputs, values[:, None] if width is None else values)
         return self.system_.regressed(source, getattr(self.function_.weights, "trust", None)), width
 
-    def score(self, X: Data, y: Data) -> float:
+    def score(self, X: Data, y: Data, sample_weight: Data = None) -> float:
         """Minus the mean squared distance ‖l(y, ·) − μ_x‖² in the output RKHS (Grünewälder et al., 2012).
 
         Parameters
@@ -595,16 +596,20 @@ class ConditionalMeanEmbedding(KernelLearner):
             Inputs; with a precomputed kernel, k(X, X_train).
         y : targets
             Their targets; with a precomputed output kernel l(Y, Y_train), and the terms l(y, y) are left out.
+        sample_weight : array-like of shape (n_queries,), default=None
+            Weights of the samples in the mean.
 
         Returns
         -------
         score : float
             The higher the better.
         """
+        check_both("score", X, y)
         targets = self._new_targets(y)
         inputs, new = self._new_inputs(X), self.function_.prepared(targets)
         check_lengths(len(inputs), len(targets))
-        return -float(self.function_.squared_errors(inputs, new).mean())
+        errors, weights = plain(self.function_.squared_errors(inputs, new)), check_weights(sample_weight, inputs)
+        return -float(np.average(errors, weights=weights))
 
     # -- distributions of vectors -------------------------------------------------------------------------------------
     def mean(self, X: Data) -> np.ndarray:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from scipy.sparse import issparse
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.exceptions import ConvergenceWarning, UndefinedMetricWarning
 from sklearn.utils import assert_all_finite, check_array, check_random_state
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
@@ -496,6 +496,17 @@ def check_both(question: str, X: Data, y: Data) -> None:
         )
 
 
+def can_be_scored(n: int) -> bool:
+    """Is R² known of so many targets, at least two? A warning says otherwise."""
+    if n < 2:
+        warn(
+            f"R² is not well-defined with fewer than two known targets, and y has {n}: the score is NaN. Give the "
+            "targets of more samples, or take larger folds.",
+            UndefinedMetricWarning,
+        )
+    return n > 1
+
+
 def score_of_known(y: Data, predictions: np.ndarray, sample_weight: Data = None) -> float:
     """The mean over outputs of R², each of the samples whose target is known; NaN where fewer than two are."""
     from sklearn.metrics import r2_score  # here, because its import takes long
@@ -515,6 +526,8 @@ def score_of_known(y: Data, predictions: np.ndarray, sample_weight: Data = None)
             "their order."
         )
     observed, weights = ~np.isnan(targets), check_weights(sample_weight, targets)
+    if not can_be_scored(int(observed.sum(0).max(initial=0))):
+        return math.nan
     if observed.all():
         return float(r2_score(targets, predictions, sample_weight=weights))
     scores = [
@@ -522,7 +535,7 @@ def score_of_known(y: Data, predictions: np.ndarray, sample_weight: Data = None)
         for j, rows in enumerate(observed.T)
         if rows.sum() > 1
     ]
-    return float(np.mean(scores)) if scores else math.nan
+    return float(np.mean(scores))
 
 
 def score_of_labels(y: Data, predictions: np.ndarray, sample_weight: Data = None) -> float:

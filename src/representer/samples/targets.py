@@ -132,6 +132,7 @@ def labelled_outputs(domain: str, Y: Data) -> tuple[Data, np.ndarray | None]:
 
     A gap is None, or a row of NaN among numbers; a gap in a Gram matrix is dropped with its column.
     """
+    Y = np.asarray(Y) if is_dask(Y) else Y
     if Y is None or is_single(Y):
         return Y, None
     items = plain(Y)
@@ -146,7 +147,10 @@ def labelled_outputs(domain: str, Y: Data) -> tuple[Data, np.ndarray | None]:
     if not gap.any():
         return Y, None
     if gap.all():
-        raise ValueError(f"None of the {len(gap)} samples has an output: nothing can be learned.")
+        raise ValueError(
+            f"None of the {len(gap)} samples has an output: there is nothing to learn from, or to compare with. Give "
+            "those of some."
+        )
     labelled = np.flatnonzero(~gap)
     outputs = items[labelled] if isinstance(items, np.ndarray) else [items[i] for i in labelled]
     if domain == "gram" and isinstance(outputs, np.ndarray):
