@@ -58,6 +58,7 @@ from representer.problems.embedding import EmbeddingSearch
 rng = np.random.default_rng(0)
 X = rng.normal(size=(60, 3))
 y = np.sin(X[:, 0])
+LABELS = (y > 0).astype(int)
 SMILES = ["CCO", "CCC", "c1ccccc1", "CCN", "CC(=O)O", "CCCC"]
 
 
@@ -114,6 +115,132 @@ def test_losses_that_do_not_converge_say_so_and_answer():
     labels = (y + 0.5 * rng.normal(size=len(y)) > 0).astype(int)
     with pytest.warns(ConvergenceWarning, match=r"libsvm stopped at a duality gap.*The best solution so far is kept"):
         assert set(hard.fit(X * 1e3, labels).predict(X)) <= {0, 1}
+
+
+ON_DASK = {
+    "OperatorRidge": OperatorRidge("rbf", approximation=Nystroem(5)),
+    "DeepKernelRegressor": DeepKernelRegressor([1], "rbf", approximation=Nystroem(5), max_iter=2),
+    "StructuredPredictor": StructuredPredictor("rbf", "linear", decoder="direct", approximation=Nystroem(5)),
+    "ConditionalMeanEmbedding": ConditionalMeanEmbedding("rbf", approximation=Nystroem(5)),
+    "EmbeddingClassifier": EmbeddingClassifier("rbf", approximation=Nystroem(5)),
+    "DeepKernelClassifier": DeepKernelClassifier([1], "rbf", approximation=Nystroem(5), max_iter=2),
+}
+CLASSIFIERS = [name for name in ON_DASK if name.endswith("Classifier")]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"a": 1}, {1.0}, 3.0, np.array(1.0), "abc", iter([1.0])], ids=lambda y: type(y).__name__
+)
+@pytest.mark.parametrize("name", ON_DASK)
+def test_targets_beside_dask_that_are_no_array_are_named(name, wrong):
+    da = pytest.importorskip("dask.array")
+    with pytest.raises(TypeError, match=r"y should be an array with one (row|label) for each sample; got"):
+        clone(ON_DASK[name]).fit(da.from_array(X, chunks=(20, 3)), wrong)
+
+
+@pytest.mark.parametrize("where", ["memory", "Dask"])
+@pytest.mark.parametrize("name", ON_DASK)
+def test_targets_beside_dask_have_one_row_a_sample(name, where):
+    da = pytest.importorskip("dask.array")
+    points, model = da.from_array(X, chunks=(20, 3)), clone(ON_DASK[name])
+    for shape in [(60, 2, 2), (60, 0)]:
+        wrong = np.zeros(shape) if where == "memory" else da.zeros(shape)
+        with pytest.raises(ValueError, match=r"^y (is|has|must).*(Reshape|Give|Pass|StructuredPredictor|needed)"):
+            model.fit(points, wrong)
+    with pytest.raises(ValueError, match=r"y is expected to be 1D or 2D.*shape \(\)"):
+        model.fit(points, da.from_array(np.array(1.0)))
+
+
+@pytest.mark.parametrize("where", ["memory", "Dask"])
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_labels_beside_dask_are_those_that_a_fit_in_memory_takes(name, where):
+    da = pytest.importorskip("dask.array")
+    points, model = da.from_array(X, chunks=(20, 3)), clone(ON_DASK[name])
+    missing, mixed = np.where(np.arange(60) == 3, np.nan, LABELS), np.array([1, "a"] * 30, dtype=object)
+    for labels, reason in [(missing, "NaN, first in row 3.*1 of 60.*Leave"), (mixed, "of one kind"), (y, "continuous")]:
+        with pytest.raises((ValueError, TypeError), match=reason):
+            model.fit(points, labels if where == "memory" else da.from_array(labels, chunks=7))
+    column = LABELS[:, None] if where == "memory" else da.from_array(LABELS[:, None], chunks=(7, 1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.set_params(random_state=0)
+        answers = [clone(model).fit(points, labels).predict(X) for labels in (column, LABELS)]
+    assert (answers[0] == answers[1]).all()
+
+
+@pytest.mark.parametrize("approximation", [None, Nystroem(20)])
+@pytest.mark.parametrize("learner", [StructuredPredictor, ConditionalMeanEmbedding, OperatorRidge])
+def test_targets_on_dask_are_brought_to_inputs_in_memory(learner, approximation):
+    da = pytest.importorskip("dask.array")
+    model = learner(Gaussian(1.0), alpha=0.01, approximation=approximation, random_state=0)
+    expected = clone(model).fit(X, y).predict(X)
+    np.testing.assert_allclose(model.fit(X, da.from_array(y, chunks=7)).predict(X), expected)
+
+
+EVERY_LEARNER = [
+    *(OperatorRidge, DeepKernelRegressor, DeepKernelClassifier, KernelAutoencoder, StructuredPredictor),
+    *(ConditionalMeanEmbedding, EmbeddingClassifier, DeepKernelPCA, KernelFeatures),
+]
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "auto"])
+@pytest.mark.parametrize("learner", EVERY_LEARNER)
+def test_inputs_of_no_axis_and_infinite_ones_are_named_by_every_learner(learner, kernel):
+    da = pytest.importorskip("dask.array")
+    infinite = X.copy()
+    infinite[[7, 5, 9], [1, 2, 1]] = np.inf
+    model = learner(kernel=kernel)
+    with pytest.raises(
+        TypeError, match=r"X should be an array with one row for each sample; got one entry, 3\.0\. Pass"
+    ):
+        model.fit(np.array(3.0), LABELS)
+    advice = r"row 7 \(in 3 rows altogether\)\. Leave those rows out"
+    with pytest.raises(ValueError, match=rf"Input X contains infinity, first in column 1, {advice}"):
+        model.fit(infinite, LABELS)
+    with pytest.raises(ValueError, match=rf"infinity, first in column 'b', {advice}|Column 'b': .*infinite.*7, 9"):
+        model.fit(pd.DataFrame(infinite, columns=list("abc")), LABELS)
+    model.set_params(approximation=Nystroem(5))
+    for shape in [(), (60,), (60, 2, 2)]:
+        with pytest.raises(ValueError, match=r"X is expected to be 2D, with one row for each sample.*Reshape"):
+            clone(model).set_params(**({"layers": [1]} if learner in DEEP else {})).fit(da.zeros(shape), LABELS)
+
+
+DEEP = (DeepKernelRegressor, DeepKernelClassifier)
+
+
+def test_infinity_in_sparse_inputs_and_in_gram_matrices_is_named():
+    from scipy import sparse
+
+    infinite = np.eye(60)
+    infinite[7, 4] = infinite[3, 5] = np.inf
+    with pytest.raises(ValueError, match=r"infinity, first in column 4, row 7 \(in 2 rows"):
+        OperatorRidge(Tanimoto()).fit(sparse.csr_array(infinite), y)
+    with pytest.raises(ValueError, match=r"infinity, first in column 4, row 7.*Check how the Gram matrix"):
+        OperatorRidge("precomputed").fit(infinite, y)
+
+
+def test_clusters_of_huge_inputs_have_centres():
+    """Their sums and squares left the range of numbers: finite data "contain NaN or infinity"."""
+    model = OperatorRidge(Laplacian(), alpha=0.1, approximation=Nystroem(5, sampling="kmeans"), random_state=0)
+    assert np.isfinite(model.fit(np.full((60, 3), 1e307), y).predict(np.full((2, 3), 1e307))).all()
+    np.testing.assert_allclose(model.fit(X * 1e300, y).predict(X * 1e300), model.fit(X, y).predict(X), atol=1e-8)
+
+
+def test_components_of_equal_samples_are_refused_with_advice():
+    model = DeepKernelPCA([1], "rbf", approximation=Nystroem(5, sampling="pivots"))
+    with pytest.raises(ValueError, match=r"of 60 samples 1 is left.*Check X"):
+        model.fit(np.ones((60, 2)))
+
+
+def test_advice_on_gaps_does_not_name_the_kernel_that_was_given():
+    gaps = np.where(X > 1.5, np.nan, X)
+    with pytest.raises(ValueError, match=r"kernel='auto' does not take gaps: fit with Missing\(kernel\)"):
+        DeepKernelRegressor([1], approximation=Nystroem(5)).fit(gaps, y)
+
+
+def test_masked_labels_are_refused():
+    with pytest.raises(ValueError, match=r"y is an array with masked entries.*Pass"):
+        EmbeddingClassifier("rbf").fit(X, np.ma.masked_where(X[:, 0] > 1, LABELS))
 
 
 # -- hints ------------------------------------------------------------------------------------------------------------
@@ -338,7 +465,6 @@ def test_budgets_that_are_no_times_are_refused(budget):
         DeepKernelRegressor(max_time=budget).fit(X, y)
 
 
-LABELS = (y > 0).astype(int)
 SEARCHES = {
     "OperatorRidge": (OperatorRidge(Gaussian("ard"), n_restarts=3, random_state=0), y),
     "DeepKernelRegressor": (DeepKernelRegressor([2], n_restarts=3, random_state=0), y),

@@ -141,7 +141,10 @@ def cluster_centres(kernel: Kernel, X: Tensor, m: int, seed: int) -> Tensor:
     """The centres of m clusters by Lloyd's algorithm from m random samples, in the units of the lengthscales."""
     inner = kernel.kernel if isinstance(kernel, Scaled) else kernel
     units = number(inner, "lengthscale", X) if isinstance(inner, Stationary) else X.new_ones(())
-    points = X / units
+    origin = X[:1]
+    points = (X - origin) / units
+    size = power_of_two(points.abs().max())
+    points = points / size  # squares and sums are in range, and the same wherever the origin is
     centres = points[torch.from_numpy(sample_rows(len(points), m, seed))]
     for _ in range(LLOYD_STEPS):
         sums, sizes = torch.zeros_like(centres), centres.new_zeros(m)
@@ -152,7 +155,7 @@ def cluster_centres(kernel: Kernel, X: Tensor, m: int, seed: int) -> Tensor:
             sizes += torch.bincount(nearest, minlength=m).to(sizes)
         # A cluster without members keeps its centre.
         centres = torch.where(sizes[:, None] > 0, sums / sizes.clamp(min=1.0)[:, None], centres)
-    return centres * units
+    return centres * size * units + origin
 
 
 Sampling = Literal["uniform", "leverage", "kmeans", "pivots", "entropy"]

@@ -359,7 +359,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         if is_dask(X):
             return self._on_dask(model, X, y, sample_weight, groups)
         X = check_inputs(self, X, kernel, reset=reset)
-        values, flat = self._targets(output, y)
+        values, flat = self._targets(output, np.asarray(y) if is_dask(y) else y)
         self._check_lengths(len(X), len(values))
         own = plain(X, copy=True) if reset else X
         inputs = self._representation(X).inputs(kernel, own)
@@ -367,12 +367,12 @@ class ConditionalMeanEmbedding(KernelLearner):
         numbers = left_out_together(kernel, inputs, numbers) if reset else numbers
         block = how.block(inputs, np.zeros((len(X), 0)), weights, numbers)
         if reset:
-            values = values if is_dask(values) else plain(values, copy=True)
-            self.X_fit_, self.Y_fit_ = own, None if is_dask(values) else values
+            values = plain(values, copy=True)
+            self.X_fit_, self.Y_fit_ = own, values
         if not exact and block.weights is not None and bool((block.weights == 0).any()):
             positive = np.flatnonzero(plain(block.weights))
             block = block.rows(positive)
-            values = values[positive] if is_dask(values) else take(values, torch.from_numpy(positive))
+            values = take(values, torch.from_numpy(positive))
         return InMemory(block), TargetSource(values, output, how, partial(_checked, output)), flat
 
     def _on_dask(

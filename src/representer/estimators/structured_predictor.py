@@ -290,7 +290,7 @@ class StructuredPredictor(KernelLearner):
         output = as_kernel(self.output_kernel, argument="output_kernel").__sklearn_clone__().numbers()
         seed = validation.seed_of(self.random_state)
         on_dask = None
-        if is_dask(X) or is_dask(y):
+        if is_dask(X):
             pairs, on_dask = self._read_dask(kernels[0], output, X, y, sample_weight, groups, seed)
         else:
             pairs = self._read(kernels[0], output, X, y, sample_weight, groups)
@@ -379,6 +379,7 @@ class StructuredPredictor(KernelLearner):
     def _read(self, kernel: Kernel, output: Kernel, X: Data, y: Data, sample_weight: Data, groups: Data) -> Pairs:
         """The samples in memory."""
         inputs = validation.check_inputs(self, X, kernel, reset=True)
+        y = np.asarray(y) if is_dask(y) else y
         y = as_collection(y, output.domain, "y must hold one output for each sample")
         present, labelled = labelled_outputs(output.domain, y)
         outputs, self._flat = validation.check_outputs(output, present, reset=True)
@@ -404,8 +405,7 @@ class StructuredPredictor(KernelLearner):
                 "them with output_kernel='linear', or call X.compute() and y.compute() if they fit."
             )
         validation.needs_approximation(self, kernel, kernel.domain)
-        if y is None:
-            raise ValueError("requires y to be passed, but the target y is None.")
+        y = validation.targets_beside_dask(y)
         source = OnDask(X, y, sample_weight, dtype=validation.DTYPES[self.dtype], groups=groups)
         index = source.random_rows(rows.KNOWN_ROWS, seed)
         Y = source.Y[index].compute()
