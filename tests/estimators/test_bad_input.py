@@ -719,6 +719,43 @@ def test_warnings_name_the_line_of_the_user(name, wrap):
     assert ours and {warning.filename for warning in ours} == {__file__}
 
 
+ODD_LABELS = {
+    "one column": LABELS[:, None],
+    "a rare class": np.arange(60) == 0,
+    "classes of one": np.arange(60) // 2 * 2,
+}
+ODD_LABELS["classes of one"][:40] = np.arange(40)
+
+
+@pytest.mark.parametrize("where", ["memory", "Dask"])
+@pytest.mark.parametrize("labels", ODD_LABELS)
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_warnings_of_scikit_learn_about_labels_name_the_line_of_the_user(name, labels, where):
+    da = pytest.importorskip("dask.array")
+    points = X if where == "memory" else da.from_array(X, chunks=(20, 3))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        clone(ON_DASK[name]).set_params(random_state=0).fit(points, ODD_LABELS[labels])
+    assert {warning.filename for warning in caught} <= {__file__}
+    doubts = [str(warning.message) for warning in caught]
+    if labels == "one column":
+        assert any("column" in doubt for doubt in doubts)
+    if labels == "classes of one":
+        assert any("unique classes" in doubt for doubt in doubts)
+
+
+def test_many_classes_on_dask_are_no_doubt():
+    """Each of the classes that occur was once among them, which seemed to be a regression."""
+    da = pytest.importorskip("dask.array")
+    points, labels = rng.normal(size=(120, 2)), np.repeat(np.arange(30), 4)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        EmbeddingClassifier("rbf", alpha=0.1, approximation=Nystroem(5), calibration=None, random_state=0).fit(
+            da.from_array(points, chunks=(60, 2)), da.from_array(labels, chunks=60)
+        )
+    assert not [warning for warning in caught if "unique classes" in str(warning.message)]
+
+
 # -- collections and scales that a first reader tried ----------------------------------------------------------------
 @pytest.mark.parametrize("rows", [[{1, 2}, {3}] * 30, [{"a": 1}] * 60, "abc"])
 def test_rows_without_an_order_are_told_what_makes_numbers_of_them(rows):

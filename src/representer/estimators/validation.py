@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from scipy.sparse import issparse
-from sklearn.exceptions import ConvergenceWarning, UndefinedMetricWarning
+from sklearn.exceptions import ConvergenceWarning, DataConversionWarning, UndefinedMetricWarning
 from sklearn.utils import assert_all_finite, check_array, check_random_state
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
@@ -29,7 +29,7 @@ from representer.kernels import (
     warn_of_unknown,
 )
 from representer.linalg import as_bytes
-from representer.notices import warn
+from representer.notices import relayed, warn
 from representer.operators import OperatorKernel, takes_gaps, takes_sparse
 from representer.optimize import as_seconds
 from representer.samples import (
@@ -320,8 +320,12 @@ def encode_on_dask(y: Data) -> tuple[np.ndarray, Data]:
     labels = as_rows(y if is_dask(y) else require_dask().array.from_array(as_labels(y), chunks=-1), "y")
     refuse_several_labels(labels, "y")
     column = labels if labels.ndim == 1 else labels[:, 0]
+    if labels.ndim > 1:
+        warn("y has one column where labels (n_samples,) are expected. Pass y.ravel().", DataConversionWarning)
     try:
-        classes = as_classes(as_labels(require_dask().array.unique(column).compute()), "y")[0]
+        unique = as_labels(require_dask().array.unique(column).compute())
+        # scikit-learn doubts that labels are classes if more than half of them are unique.
+        classes = as_classes(np.repeat(unique, 2) if 2 * len(unique) <= len(column) else unique, "y")[0]
     except (TypeError, ValueError):  # all labels say which of them is the first wrong one
         classes = as_classes(as_labels(column.compute()), "y")[0]
     return classes, one_hot_on_dask(column, classes)
@@ -340,7 +344,7 @@ def as_classes(y: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:
     """The classes that checked labels name, at least two, and the position of each label among them."""
     try:
         classes, labels = np.unique(y, return_inverse=True)
-        check_classification_targets(y)
+        relayed(lambda: check_classification_targets(y))
     except TypeError as error:
         kinds = ", ".join(sorted({type(label).__name__ for label in y}))
         raise TypeError(
@@ -371,7 +375,7 @@ def as_labels(y: Data, name: str = "y") -> np.ndarray:
     refuse_several_labels(labels, name)
     if getattr(labels, "dtype", np.dtype(object)).kind == "c":
         raise ValueError(f"Complex data not supported: {name} holds {labels.dtype}. Labels are numbers or texts.")
-    labels = column_or_1d(labels, warn=True)
+    labels = relayed(lambda: column_or_1d(labels, warn=True))
     refuse_strange_labels(labels)
     assert_all_finite(labels, input_name="y")
     if labels.dtype == object and len(labels) and not any(isinstance(label, str) for label in labels):
