@@ -840,6 +840,37 @@ def test_answers_to_huge_numbers_are_finite_or_refused_with_advice(name):
         assert re.search(r"scale", str(error), re.IGNORECASE), error
 
 
+@pytest.mark.parametrize("approximation", [None, Nystroem(20)])
+@pytest.mark.parametrize("power", [-307, -300, -200, -170, -140, 140, 154, 200, 300])
+@pytest.mark.parametrize("output_kernel", ["linear", "rbf"])
+def test_embedded_targets_of_any_size_are_fitted_right_or_refused_with_advice(output_kernel, power, approximation):
+    """Squares of tiny targets were zero, and predictions wrong without a word."""
+    options = {"decoder": "direct"} if output_kernel == "linear" else {}
+    model = StructuredPredictor("rbf", output_kernel, approximation=approximation, random_state=0, **options)
+    expected, unit = clone(model).fit(X, y[:, None]).predict(X), 10.0**power
+    try:
+        answer = model.fit(X, y[:, None] * unit).predict(X) / unit
+    except ValueError as error:
+        assert re.search(r"largest target.*Rescale y", str(error)), error
+        assert abs(power) > 140
+    else:
+        np.testing.assert_allclose(answer, expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("approximation", [None, Nystroem(20)])
+@pytest.mark.parametrize("power", [-307, -300, -170, -140, 140, 200, 300])
+def test_variances_and_intervals_of_targets_of_any_size_are_right_or_refused_with_advice(power, approximation):
+    noisy = y + 0.3 * np.random.default_rng(0).normal(size=60)
+    model = ConditionalMeanEmbedding("rbf", approximation=approximation, random_state=0).fit(X, noisy)
+    variance, interval, unit = model.var(X[:5]), model.predict_interval(X[:5]), 10.0**power
+    try:
+        model.fit(X, noisy * unit)
+        np.testing.assert_allclose(model.predict_interval(X[:5]) / unit, interval, atol=1e-6)
+        np.testing.assert_allclose(np.sqrt(model.var(X[:5])) / unit, np.sqrt(variance), atol=1e-6)
+    except ValueError as error:
+        assert power not in (-140, 140) and re.search(r"(Rescale|Scale) y", str(error)), error
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_constant_outputs_have_no_covariance_and_are_predicted(dtype):
     model = StructuredPredictor("linear", Gaussian(0.8), operator="covariance", fit_intercept=True, dtype=dtype)

@@ -234,6 +234,12 @@ def check_outputs(kernel: Kernel, Y: Data, *, reset: bool) -> tuple[Any, bool]:
         refuse_unknown(array)
         if kernel.domain == "gram" and reset:
             check_gram(array)
+        largest = float(np.abs(array).max())
+        if kernel.domain == "vectors" and reset and 0 < largest < ROOM * np.finfo(np.float64).tiny:
+            raise ValueError(
+                f"The largest target is {largest:.3g}: numbers so small have few digits. Rescale y (for example "
+                f"y / {largest:.0e})."
+            )
         return array.reshape(len(array), -1), array.ndim == 1
     if kernel.domain == "records":
         return as_records(Y), False
@@ -242,6 +248,23 @@ def check_outputs(kernel: Kernel, Y: Data, *, reset: bool) -> tuple[Any, bool]:
     if len(objects) == 0:
         raise ValueError("Found 0 targets; at least one is needed.")
     return objects, False
+
+
+# Sums over samples and differences have this much room between the numbers that are taken and the ends of their range.
+ROOM = 1e6
+
+
+def refuse_lost_outputs(kernel: Kernel, outputs: Data) -> None:
+    """Refuse vectors with which an output kernel, such as the linear one, leaves the range of numbers."""
+    if kernel.domain != "vectors" or not bool((sizes := outputs.abs()).any()):
+        return
+    largest, info = float(kernel._diag(outputs).max()), torch.finfo(outputs.dtype)
+    if not ROOM * info.tiny < largest < info.max / ROOM:
+        raise ValueError(
+            f"The largest target is {float(sizes.max()):.3g}, and l(y, y) of the output kernel {kernel!r} is then "
+            f"{largest:.3g}, at the end of the range of numbers of {outputs.element_size()} bytes. Rescale y: divide "
+            "it by its largest absolute value before the fit."
+        )
 
 
 def check_weights(sample_weight: Data, X: Data) -> np.ndarray | None:
