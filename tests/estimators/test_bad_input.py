@@ -138,6 +138,17 @@ def test_targets_beside_dask_that_are_no_array_are_named(name, wrong):
         clone(ON_DASK[name]).fit(da.from_array(X, chunks=(20, 3)), wrong)
 
 
+@pytest.mark.parametrize("wrong", [{"a": 1}, {1.0}, 3.0], ids=lambda w: type(w).__name__)
+@pytest.mark.parametrize("name", ON_DASK)
+def test_weights_beside_dask_that_are_no_array_are_named(name, wrong):
+    da = pytest.importorskip("dask.array")
+    targets = LABELS if name in CLASSIFIERS else y
+    with pytest.raises(
+        TypeError, match=r"sample_weight should be an array with one row for each sample; got one.*Pass"
+    ):
+        clone(ON_DASK[name]).fit(da.from_array(X, chunks=(20, 3)), targets, sample_weight=wrong)
+
+
 @pytest.mark.parametrize("where", ["memory", "Dask"])
 @pytest.mark.parametrize("name", ON_DASK)
 def test_targets_beside_dask_have_one_row_a_sample(name, where):

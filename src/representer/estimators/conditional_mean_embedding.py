@@ -384,7 +384,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         self._check_lengths(OnDask(X, None, None, dtype=how.dtype).n, len(values))
         if sample_weight is not None:
             weights = np.asarray(sample_weight.compute() if is_dask(sample_weight) else sample_weight)
-            if len(weights) == len(values) and (weights == 0).any():  # those of other lengths are refused below
+            if weights.shape == (len(values),) and (weights == 0).any():  # those of other lengths are refused below
                 values = values[np.flatnonzero(weights)]
         inputs, output = self._dask_samples(model.kernel, X, None, sample_weight, groups), model.output_kernel
         return inputs, TargetSource(values, output, how, partial(_checked, output)), flat

@@ -264,6 +264,11 @@ class OnDask(Samples):
                 raise ValueError(
                     f"{name} is sparse, where dense numbers are expected beside X on Dask. Pass {name}.toarray()."
                 )
+            if np.ndim(collection) == 0:
+                raise TypeError(
+                    f"{name} should be an array with one row for each sample; got one {type(collection).__name__}. "
+                    "Pass a list or an array of all samples."
+                )
             collection = require_dask().array.from_array(np.asarray(collection), chunks=-1)
         array = as_rows(collection, name, dimensions=dimensions)
         _check_form(array, name)
