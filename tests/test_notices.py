@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils.validation import column_or_1d
 
 from representer import CollapsedComponentWarning, DeepKernelPCA
-from representer.notices import noted_warnings, warn
+from representer.notices import noted_warnings, relayed, warn
 
 X = np.random.default_rng(0).standard_normal((8, 2))
 
@@ -27,7 +28,11 @@ def of_a_pipeline() -> None:
     make_pipeline(StandardScaler(), DeepKernelPCA([3, 3], ["linear", "linear"])).fit_transform(X)
 
 
-@pytest.mark.parametrize("call", [of_this_file, of_a_learner, of_a_pipeline])
+def of_another_package() -> None:
+    relayed(lambda: column_or_1d(X[:, :1], warn=True))
+
+
+@pytest.mark.parametrize("call", [of_another_package, of_this_file, of_a_learner, of_a_pipeline])
 def test_the_line_of_the_user_is_named(call) -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

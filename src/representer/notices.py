@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
+from typing import TypeVar
 
+Answer = TypeVar("Answer")
 PACKAGE = str(Path(__file__).parent)
 # Frames of these packages stand between a user and a learner, because they wrap its methods or call it in pipelines.
 BETWEEN = ("sklearn", "joblib")
@@ -59,6 +61,16 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
             return
         notes.append(message)
     warnings.warn(message, category, stacklevel=level)
+
+
+def relayed(question: Callable[[], Answer]) -> Answer:
+    """The answer to a question to another package, whose warnings name the line of the user's own code."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        answer = question()
+    for one in caught:
+        warn(str(one.message), one.category)
+    return answer
 
 
 def _is_between(filename: str, module: str) -> bool:

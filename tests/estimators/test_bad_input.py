@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 import torch
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.exceptions import ConvergenceWarning, UndefinedMetricWarning
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -41,6 +41,7 @@ from representer.kernels import (
     Molecule,
     Polynomial,
     Signature,
+    Spectrum,
     Stack,
     Tanimoto,
     WeisfeilerLehman,
@@ -57,6 +58,7 @@ from representer.problems.embedding import EmbeddingSearch
 rng = np.random.default_rng(0)
 X = rng.normal(size=(60, 3))
 y = np.sin(X[:, 0])
+LABELS = (y > 0).astype(int)
 SMILES = ["CCO", "CCC", "c1ccccc1", "CCN", "CC(=O)O", "CCCC"]
 
 
@@ -113,6 +115,143 @@ def test_losses_that_do_not_converge_say_so_and_answer():
     labels = (y + 0.5 * rng.normal(size=len(y)) > 0).astype(int)
     with pytest.warns(ConvergenceWarning, match=r"libsvm stopped at a duality gap.*The best solution so far is kept"):
         assert set(hard.fit(X * 1e3, labels).predict(X)) <= {0, 1}
+
+
+ON_DASK = {
+    "OperatorRidge": OperatorRidge("rbf", approximation=Nystroem(5)),
+    "DeepKernelRegressor": DeepKernelRegressor([1], "rbf", approximation=Nystroem(5), max_iter=2),
+    "StructuredPredictor": StructuredPredictor("rbf", "linear", decoder="direct", approximation=Nystroem(5)),
+    "ConditionalMeanEmbedding": ConditionalMeanEmbedding("rbf", approximation=Nystroem(5)),
+    "EmbeddingClassifier": EmbeddingClassifier("rbf", approximation=Nystroem(5)),
+    "DeepKernelClassifier": DeepKernelClassifier([1], "rbf", approximation=Nystroem(5), max_iter=2),
+}
+CLASSIFIERS = [name for name in ON_DASK if name.endswith("Classifier")]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"a": 1}, {1.0}, 3.0, np.array(1.0), "abc", iter([1.0])], ids=lambda y: type(y).__name__
+)
+@pytest.mark.parametrize("name", ON_DASK)
+def test_targets_beside_dask_that_are_no_array_are_named(name, wrong):
+    da = pytest.importorskip("dask.array")
+    with pytest.raises(TypeError, match=r"y should be an array with one (row|label) for each sample; got"):
+        clone(ON_DASK[name]).fit(da.from_array(X, chunks=(20, 3)), wrong)
+
+
+@pytest.mark.parametrize("wrong", [{"a": 1}, {1.0}, 3.0], ids=lambda w: type(w).__name__)
+@pytest.mark.parametrize("name", ON_DASK)
+def test_weights_beside_dask_that_are_no_array_are_named(name, wrong):
+    da = pytest.importorskip("dask.array")
+    targets = LABELS if name in CLASSIFIERS else y
+    with pytest.raises(
+        TypeError, match=r"sample_weight should be an array with one row for each sample; got one.*Pass"
+    ):
+        clone(ON_DASK[name]).fit(da.from_array(X, chunks=(20, 3)), targets, sample_weight=wrong)
+
+
+@pytest.mark.parametrize("where", ["memory", "Dask"])
+@pytest.mark.parametrize("name", ON_DASK)
+def test_targets_beside_dask_have_one_row_a_sample(name, where):
+    da = pytest.importorskip("dask.array")
+    points, model = da.from_array(X, chunks=(20, 3)), clone(ON_DASK[name])
+    for shape in [(60, 2, 2), (60, 0)]:
+        wrong = np.zeros(shape) if where == "memory" else da.zeros(shape)
+        with pytest.raises(ValueError, match=r"^y (is|has|must).*(Reshape|Give|Pass|StructuredPredictor|needed)"):
+            model.fit(points, wrong)
+    with pytest.raises(ValueError, match=r"y is expected to be 1D or 2D.*shape \(\)"):
+        model.fit(points, da.from_array(np.array(1.0)))
+
+
+@pytest.mark.parametrize("where", ["memory", "Dask"])
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_labels_beside_dask_are_those_that_a_fit_in_memory_takes(name, where):
+    da = pytest.importorskip("dask.array")
+    points, model = da.from_array(X, chunks=(20, 3)), clone(ON_DASK[name])
+    missing, mixed = np.where(np.arange(60) == 3, np.nan, LABELS), np.array([1, "a"] * 30, dtype=object)
+    for labels, reason in [(missing, "NaN, first in row 3.*1 of 60.*Leave"), (mixed, "of one kind"), (y, "continuous")]:
+        with pytest.raises((ValueError, TypeError), match=reason):
+            model.fit(points, labels if where == "memory" else da.from_array(labels, chunks=7))
+    column = LABELS[:, None] if where == "memory" else da.from_array(LABELS[:, None], chunks=(7, 1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.set_params(random_state=0)
+        answers = [clone(model).fit(points, labels).predict(X) for labels in (column, LABELS)]
+    assert (answers[0] == answers[1]).all()
+
+
+@pytest.mark.parametrize("approximation", [None, Nystroem(20)])
+@pytest.mark.parametrize("learner", [StructuredPredictor, ConditionalMeanEmbedding, OperatorRidge])
+def test_targets_on_dask_are_brought_to_inputs_in_memory(learner, approximation):
+    da = pytest.importorskip("dask.array")
+    model = learner(Gaussian(1.0), alpha=0.01, approximation=approximation, random_state=0)
+    expected = clone(model).fit(X, y).predict(X)
+    np.testing.assert_allclose(model.fit(X, da.from_array(y, chunks=7)).predict(X), expected)
+
+
+EVERY_LEARNER = [
+    *(OperatorRidge, DeepKernelRegressor, DeepKernelClassifier, KernelAutoencoder, StructuredPredictor),
+    *(ConditionalMeanEmbedding, EmbeddingClassifier, DeepKernelPCA, KernelFeatures),
+]
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "auto"])
+@pytest.mark.parametrize("learner", EVERY_LEARNER)
+def test_inputs_of_no_axis_and_infinite_ones_are_named_by_every_learner(learner, kernel):
+    da = pytest.importorskip("dask.array")
+    infinite = X.copy()
+    infinite[[7, 5, 9], [1, 2, 1]] = np.inf
+    model = learner(kernel=kernel)
+    with pytest.raises(
+        TypeError, match=r"X should be an array with one row for each sample; got one entry, 3\.0\. Pass"
+    ):
+        model.fit(np.array(3.0), LABELS)
+    advice = r"row 7 \(in 3 rows altogether\)\. Leave those rows out"
+    with pytest.raises(ValueError, match=rf"Input X contains infinity, first in column 1, {advice}"):
+        model.fit(infinite, LABELS)
+    with pytest.raises(ValueError, match=rf"infinity, first in column 'b', {advice}|Column 'b': .*infinite.*7, 9"):
+        model.fit(pd.DataFrame(infinite, columns=list("abc")), LABELS)
+    model.set_params(approximation=Nystroem(5))
+    for shape in [(), (60,), (60, 2, 2)]:
+        with pytest.raises(ValueError, match=r"X is expected to be 2D, with one row for each sample.*Reshape"):
+            clone(model).set_params(**({"layers": [1]} if learner in DEEP else {})).fit(da.zeros(shape), LABELS)
+
+
+DEEP = (DeepKernelRegressor, DeepKernelClassifier)
+
+
+def test_infinity_in_sparse_inputs_and_in_gram_matrices_is_named():
+    from scipy import sparse
+
+    infinite = np.eye(60)
+    infinite[7, 4] = infinite[3, 5] = np.inf
+    with pytest.raises(ValueError, match=r"infinity, first in column 4, row 7 \(in 2 rows"):
+        OperatorRidge(Tanimoto()).fit(sparse.csr_array(infinite), y)
+    with pytest.raises(ValueError, match=r"infinity, first in column 4, row 7.*Check how the Gram matrix"):
+        OperatorRidge("precomputed").fit(infinite, y)
+
+
+def test_clusters_of_huge_inputs_have_centres():
+    """Their sums and squares left the range of numbers: finite data "contain NaN or infinity"."""
+    model = OperatorRidge(Laplacian(), alpha=0.1, approximation=Nystroem(5, sampling="kmeans"), random_state=0)
+    assert np.isfinite(model.fit(np.full((60, 3), 1e307), y).predict(np.full((2, 3), 1e307))).all()
+    np.testing.assert_allclose(model.fit(X * 1e300, y).predict(X * 1e300), model.fit(X, y).predict(X), atol=1e-8)
+
+
+def test_components_of_equal_samples_are_refused_with_advice():
+    model = DeepKernelPCA([1], "rbf", approximation=Nystroem(5, sampling="pivots"))
+    with pytest.raises(ValueError, match=r"of 60 samples 1 is left.*Check X"):
+        model.fit(np.ones((60, 2)))
+
+
+def test_advice_on_gaps_does_not_name_the_kernel_that_was_given():
+    gaps = np.where(X > 1.5, np.nan, X)
+    with pytest.raises(ValueError, match=r"kernel='auto' does not take gaps: fit with Missing\(kernel\)"):
+        DeepKernelRegressor([1], approximation=Nystroem(5)).fit(gaps, y)
+
+
+def test_masked_labels_are_refused():
+    with pytest.raises(ValueError, match=r"y is an array with masked entries.*Pass"):
+        EmbeddingClassifier("rbf").fit(X, np.ma.masked_where(X[:, 0] > 1, LABELS))
 
 
 # -- hints ------------------------------------------------------------------------------------------------------------
@@ -258,6 +397,57 @@ def test_missing_targets_are_cross_validated():
     assert np.isfinite(grid.cv_results_["mean_test_score"]).all() and grid.best_params_ == {"alpha": 1e-3}
 
 
+SOME = np.flatnonzero(np.arange(60) % 5)
+WORDS = ["high" if value > 0 else "low" for value in y]
+PARTLY_LABELLED = {
+    "vectors": ("linear", [None if i % 5 == 0 else [value, value**2] for i, value in enumerate(y)]),
+    "an array": ("rbf", np.where((np.arange(60) % 5 > 0)[:, None], np.c_[y, y**2], np.nan)),
+    "words": (Spectrum(2), [None if i % 5 == 0 else word for i, word in enumerate(WORDS)]),
+}
+
+
+@pytest.mark.parametrize("approximation", [None, Nystroem(20)])
+@pytest.mark.parametrize("kind", PARTLY_LABELLED)
+def test_inputs_without_outputs_are_scored_by_those_that_have_one(kind, approximation):
+    kernel, outputs = PARTLY_LABELLED[kind]
+    options = {"decoder": "candidates", "approximation": approximation, "random_state": 0}
+    model = StructuredPredictor("rbf", kernel, "conditional_covariance", **options).fit(X, outputs)
+    known = [outputs[i] for i in SOME]
+    assert model.score(X, outputs) == pytest.approx(model.score(X[SOME], known))
+    weights = rng.uniform(size=60)
+    assert model.score(X, outputs, weights) == pytest.approx(model.score(X[SOME], known, weights[SOME]))
+    if isinstance(outputs, np.ndarray):
+        assert np.isfinite(cross_val_score(model, X, outputs, cv=3)).all()
+    with pytest.raises(ValueError, match=r"None of the 60 samples has an output.*Give"):
+        model.score(X, [None] * 60)
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf", "laplacian", Gaussian(0.5)], ids=str)
+def test_a_weight_of_a_score_is_a_number_of_copies(kernel):
+    copies = np.arange(60) % 3 + 1
+    many = np.repeat(np.arange(60), copies)
+    embedded = StructuredPredictor("rbf", kernel, alpha=0.01).fit(X, y)
+    assert embedded.score(X, y, sample_weight=copies) == pytest.approx(embedded.score(X[many], y[many]))
+    assert embedded.score(X, y, sample_weight=2.0) == pytest.approx(embedded.score(X, y))
+    conditional = ConditionalMeanEmbedding(Gaussian(1.0), kernel, 0.01).fit(X, y)
+    assert conditional.score(X, y, sample_weight=copies) == pytest.approx(conditional.score(X[many], y[many]))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [OperatorRidge("rbf"), DeepKernelRegressor([], "rbf"), StructuredPredictor("rbf", "linear")],
+    ids=str,
+)
+def test_a_score_of_one_known_target_is_none_with_a_warning_as_that_of_scikit_learn(model):
+    model = clone(model).fit(X, np.c_[y, y])
+    single = np.full((60, 2), np.nan)
+    single[0] = y[0]
+    for inputs, targets in ((X[:1], single[:1]), (X, single)):
+        with pytest.warns(UndefinedMetricWarning, match=r"fewer than two known targets.*Give the") as caught:
+            assert np.isnan(model.score(inputs, targets))
+        assert {warning.filename for warning in caught} == {__file__}
+
+
 @pytest.mark.parametrize("learner", [ConditionalMeanEmbedding, StructuredPredictor])
 @pytest.mark.parametrize(("strange", "word"), [(np.nan, "NaN"), (np.inf, "infinity")])
 def test_outputs_that_are_not_finite_are_named_with_advice(learner, strange, word):
@@ -286,7 +476,6 @@ def test_budgets_that_are_no_times_are_refused(budget):
         DeepKernelRegressor(max_time=budget).fit(X, y)
 
 
-LABELS = (y > 0).astype(int)
 SEARCHES = {
     "OperatorRidge": (OperatorRidge(Gaussian("ard"), n_restarts=3, random_state=0), y),
     "DeepKernelRegressor": (DeepKernelRegressor([2], n_restarts=3, random_state=0), y),
@@ -564,6 +753,43 @@ def test_warnings_name_the_line_of_the_user(name, wrap):
     assert ours and {warning.filename for warning in ours} == {__file__}
 
 
+ODD_LABELS = {
+    "one column": LABELS[:, None],
+    "a rare class": np.arange(60) == 0,
+    "classes of one": np.arange(60) // 2 * 2,
+}
+ODD_LABELS["classes of one"][:40] = np.arange(40)
+
+
+@pytest.mark.parametrize("where", ["memory", "Dask"])
+@pytest.mark.parametrize("labels", ODD_LABELS)
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_warnings_of_scikit_learn_about_labels_name_the_line_of_the_user(name, labels, where):
+    da = pytest.importorskip("dask.array")
+    points = X if where == "memory" else da.from_array(X, chunks=(20, 3))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        clone(ON_DASK[name]).set_params(random_state=0).fit(points, ODD_LABELS[labels])
+    assert {warning.filename for warning in caught} <= {__file__}
+    doubts = [str(warning.message) for warning in caught]
+    if labels == "one column":
+        assert any("column" in doubt for doubt in doubts)
+    if labels == "classes of one":
+        assert any("unique classes" in doubt for doubt in doubts)
+
+
+def test_many_classes_on_dask_are_no_doubt():
+    """Each of the classes that occur was once among them, which seemed to be a regression."""
+    da = pytest.importorskip("dask.array")
+    points, labels = rng.normal(size=(120, 2)), np.repeat(np.arange(30), 4)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        EmbeddingClassifier("rbf", alpha=0.1, approximation=Nystroem(5), calibration=None, random_state=0).fit(
+            da.from_array(points, chunks=(60, 2)), da.from_array(labels, chunks=60)
+        )
+    assert not [warning for warning in caught if "unique classes" in str(warning.message)]
+
+
 # -- collections and scales that a first reader tried ----------------------------------------------------------------
 @pytest.mark.parametrize("rows", [[{1, 2}, {3}] * 30, [{"a": 1}] * 60, "abc"])
 def test_rows_without_an_order_are_told_what_makes_numbers_of_them(rows):
@@ -646,6 +872,37 @@ def test_answers_to_huge_numbers_are_finite_or_refused_with_advice(name):
         assert np.isfinite(HUGE[name]()).all()
     except ValueError as error:
         assert re.search(r"scale", str(error), re.IGNORECASE), error
+
+
+@pytest.mark.parametrize("approximation", [None, Nystroem(20)])
+@pytest.mark.parametrize("power", [-307, -300, -200, -170, -140, 140, 154, 200, 300])
+@pytest.mark.parametrize("output_kernel", ["linear", "rbf"])
+def test_embedded_targets_of_any_size_are_fitted_right_or_refused_with_advice(output_kernel, power, approximation):
+    """Squares of tiny targets were zero, and predictions wrong without a word."""
+    options = {"decoder": "direct"} if output_kernel == "linear" else {}
+    model = StructuredPredictor("rbf", output_kernel, approximation=approximation, random_state=0, **options)
+    expected, unit = clone(model).fit(X, y[:, None]).predict(X), 10.0**power
+    try:
+        answer = model.fit(X, y[:, None] * unit).predict(X) / unit
+    except ValueError as error:
+        assert re.search(r"largest target.*Rescale y", str(error)), error
+        assert abs(power) > 140
+    else:
+        np.testing.assert_allclose(answer, expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("approximation", [None, Nystroem(20)])
+@pytest.mark.parametrize("power", [-307, -300, -170, -140, 140, 200, 300])
+def test_variances_and_intervals_of_targets_of_any_size_are_right_or_refused_with_advice(power, approximation):
+    noisy = y + 0.3 * np.random.default_rng(0).normal(size=60)
+    model = ConditionalMeanEmbedding("rbf", approximation=approximation, random_state=0).fit(X, noisy)
+    variance, interval, unit = model.var(X[:5]), model.predict_interval(X[:5]), 10.0**power
+    try:
+        model.fit(X, noisy * unit)
+        np.testing.assert_allclose(model.predict_interval(X[:5]) / unit, interval, atol=1e-6)
+        np.testing.assert_allclose(np.sqrt(model.var(X[:5])) / unit, np.sqrt(variance), atol=1e-6)
+    except ValueError as error:
+        assert power not in (-140, 140) and re.search(r"(Rescale|Scale) y", str(error)), error
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -110,6 +110,9 @@ def test_the_scatter_of_outputs_is_that_of_their_gram_matrix(kernel: Kernel) -> 
     gram = kernel._gram(Y, None)
     total, _ = scatter(kernel, Y)
     torch.testing.assert_close(total, gram.trace() - gram.mean() * len(Y))
+    w = torch.from_numpy(np.random.default_rng(1).uniform(size=60))
+    total, _ = scatter(kernel, Y, w)
+    torch.testing.assert_close(total, w @ gram.diagonal() - w @ gram @ w / w.sum())
 
 
 def test_the_scatter_of_linear_outputs_far_from_zero_does_not_cancel() -> None:
@@ -134,3 +137,7 @@ def test_the_scatter_of_many_outputs_takes_time_in_proportion(monkeypatch: pytes
     monkeypatch.setattr(Gaussian, "_gram", counted)
     torch.testing.assert_close(scatter(Gaussian(0.7), Y)[0], exact, rtol=2e-3, atol=0.0)
     assert sum(entries) <= 200 * 2200
+    w = torch.from_numpy(np.random.default_rng(1).uniform(size=2000))
+    gram = whole(Gaussian(0.7), Y, None)
+    expected = w @ gram.diagonal() - w @ gram @ w / w.sum()
+    torch.testing.assert_close(scatter(Gaussian(0.7), Y, w)[0], expected, rtol=2e-3, atol=0.0)

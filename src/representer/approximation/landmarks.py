@@ -151,10 +151,11 @@ def cluster_centres(kernel: Kernel, X: Tensor, m: int, seed: int) -> Tensor:
     """
     inner = kernel.kernel if isinstance(kernel, Scaled) else kernel
     units = number(inner, "lengthscale", X) if isinstance(inner, Stationary) else X.new_ones(())
-    first = torch.from_numpy(sample_rows(len(X), m, seed))
-    origin = X[first[0]]
+    origin = X[:1]
     points = (X - origin) / units
-    centres = points[first]
+    size = power_of_two(points.abs().max())
+    points = points / size  # squares and sums are in range, and the same wherever the origin is
+    centres = points[torch.from_numpy(sample_rows(len(points), m, seed))]
     for _ in range(LLOYD_STEPS):
         sums, sizes = torch.zeros_like(centres), centres.new_zeros(m)
         half = 0.5 * (centres**2).sum(1)
@@ -164,7 +165,7 @@ def cluster_centres(kernel: Kernel, X: Tensor, m: int, seed: int) -> Tensor:
             sizes += torch.bincount(nearest, minlength=m).to(sizes)
         # A cluster without members keeps its centre.
         centres = torch.where(sizes[:, None] > 0, sums / sizes.clamp(min=1.0)[:, None], centres)
-    return origin + centres * units
+    return centres * size * units + origin
 
 
 Sampling = Literal["uniform", "leverage", "kmeans", "pivots", "entropy"]

@@ -38,6 +38,7 @@ from representer.estimators.validation import (
     score_of_known,
     score_of_labels,
     seed_of,
+    targets_beside_dask,
     warn_unconverged,
 )
 from representer.functions import Function, function_network
@@ -460,7 +461,8 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
     ) -> OnDask:
         """Samples in Dask collections, whose columns are remembered; an exact fit to them is refused."""
         needs_approximation(self, kernel, kernel.domain)
-        samples = OnDask(X, y, sample_weight, dtype=DTYPES[self.dtype], groups=groups)
+        targets = None if y is None else targets_beside_dask(y)
+        samples = OnDask(X, targets, sample_weight, dtype=DTYPES[self.dtype], groups=groups)
         self._keep_columns(X)
         return samples
 

@@ -16,6 +16,7 @@ from representer.estimators.base import KernelLearner, KernelLike, RandomState, 
 from representer.estimators.base import predict_interval as intervals_of
 from representer.estimators.validation import (
     Check,
+    check_both,
     check_bound,
     check_inputs,
     check_outputs,
@@ -359,7 +360,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         if is_dask(X):
             return self._on_dask(model, X, y, sample_weight, groups)
         X = check_inputs(self, X, kernel, reset=reset)
-        values, flat = self._targets(output, y)
+        values, flat = self._targets(output, np.asarray(y) if is_dask(y) else y)
         self._check_lengths(len(X), len(values))
         own = plain(X, copy=True) if reset else X
         inputs = self._representation(X).inputs(kernel, own)
@@ -367,12 +368,12 @@ class ConditionalMeanEmbedding(KernelLearner):
         numbers = left_out_together(kernel, inputs, numbers) if reset else numbers
         block = how.block(inputs, np.zeros((len(X), 0)), weights, numbers)
         if reset:
-            values = values if is_dask(values) else plain(values, copy=True)
-            self.X_fit_, self.Y_fit_ = own, None if is_dask(values) else values
+            values = plain(values, copy=True)
+            self.X_fit_, self.Y_fit_ = own, values
         if not exact and block.weights is not None and bool((block.weights == 0).any()):
             positive = np.flatnonzero(plain(block.weights))
             block = block.rows(positive)
-            values = values[positive] if is_dask(values) else take(values, torch.from_numpy(positive))
+            values = take(values, torch.from_numpy(positive))
         return InMemory(block), TargetSource(values, output, how, partial(_checked, output)), flat
 
     def _on_dask(
@@ -384,7 +385,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         self._check_lengths(OnDask(X, None, None, dtype=how.dtype).n, len(values))
         if sample_weight is not None:
             weights = np.asarray(sample_weight.compute() if is_dask(sample_weight) else sample_weight)
-            if len(weights) == len(values) and (weights == 0).any():  # those of other lengths are refused below
+            if weights.shape == (len(values),) and (weights == 0).any():  # those of other lengths are refused below
                 values = values[np.flatnonzero(weights)]
         inputs, output = self._dask_samples(model.kernel, X, None, sample_weight, groups), model.output_kernel
         return inputs, TargetSource(values, output, how, partial(_checked, output)), flat
@@ -587,7 +588,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         source = with_targets(inputs, values[:, None] if width is None else values)
         return self.system_.regressed(source, getattr(self.function_.weights, "trust", None)), width
 
-    def score(self, X: Data, y: Data) -> float:
+    def score(self, X: Data, y: Data, sample_weight: Data = None) -> float:
         """Minus the mean squared distance ‖l(y, ·) − μ_x‖² in the output RKHS (Grünewälder et al., 2012).
 
         Parameters
@@ -596,16 +597,20 @@ class ConditionalMeanEmbedding(KernelLearner):
             Inputs; with a precomputed kernel, k(X, X_train).
         y : targets
             Their targets; with a precomputed output kernel l(Y, Y_train), and the terms l(y, y) are left out.
+        sample_weight : array-like of shape (n_queries,), default=None
+            Weights of the samples in the mean.
 
         Returns
         -------
         score : float
             The higher the better.
         """
+        check_both("score", X, y)
         targets = self._new_targets(y)
         inputs, new = self._new_inputs(X), self.function_.prepared(targets)
         check_lengths(len(inputs), len(targets))
-        return -float(self.function_.squared_errors(inputs, new).mean())
+        errors, weights = plain(self.function_.squared_errors(inputs, new)), check_weights(sample_weight, inputs)
+        return -float(np.average(errors, weights=weights))
 
     # -- distributions of vectors -------------------------------------------------------------------------------------
     def mean(self, X: Data) -> np.ndarray:

@@ -29,6 +29,7 @@ from representer.estimators.deep_regressor import (
 from representer.estimators.validation import (
     Check,
     encode,
+    encode_on_dask,
     lazy_weights_by_class,
     needs_approximation,
     weights_by_class,
@@ -54,7 +55,6 @@ from representer.samples import (
     Samples,
     check_left_out,
     is_dask,
-    one_hot_on_dask,
     plain,
     require_targets,
 )
@@ -351,7 +351,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
             assert isinstance(kernel, OperatorKernel)
             needs_approximation(self, kernel, kernel.domain)
             require_targets(y)
-            self.classes_, indicators = one_hot_on_dask(y)
+            self.classes_, indicators = encode_on_dask(y)
             self.class_count_ = indicators.sum(0).compute().astype(int)
             sample_weight = lazy_weights_by_class(self.class_weight, self.classes_, indicators, sample_weight)
             codes = indicators[:, 1:] if len(self.classes_) == 2 else indicators

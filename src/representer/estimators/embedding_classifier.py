@@ -24,6 +24,7 @@ from representer.estimators.validation import (
     check_inputs,
     check_weights,
     encode,
+    encode_on_dask,
     lazy_weights_by_class,
     only_one_alpha,
     seed_of,
@@ -57,7 +58,6 @@ from representer.samples import (
     in_memory,
     is_dask,
     one_hot,
-    one_hot_on_dask,
     plain,
 )
 from representer.systems import FittedSystem, StackedSystem
@@ -455,7 +455,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         return X, InMemory(how.block(inputs, one_hot(labels, np.arange(len(self.classes_))), weights, numbers))
 
     def _samples_on_dask(self, kernel: Kernel | Stack, X: Data, y: Data, sample_weight: Data, groups: Data) -> OnDask:
-        self.classes_, indicators = one_hot_on_dask(y)
+        self.classes_, indicators = encode_on_dask(y)
         weights = lazy_weights_by_class(self.class_weight, self.classes_, indicators, sample_weight)
         return self._dask_samples(kernel, X, indicators, weights, groups)
 

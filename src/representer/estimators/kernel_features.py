@@ -149,8 +149,9 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLe
     def _samples(self, kernel: Kernel, X: Data) -> tuple[Samples, Representation]:
         """The samples without targets, and how arrays become tensors."""
         if is_dask(X):
+            samples = OnDask(X, None, None, dtype=DTYPES[self.dtype])
             self._keep_columns(X)
-            return OnDask(X, None, None, dtype=DTYPES[self.dtype]), self._representation()
+            return samples, self._representation()
         speaker = self if kernel.domain == "records" else self._speaker  # records keep the names of their columns here
         X = check_inputs(speaker, X, kernel, reset=True)
         _copy_columns(speaker, self)

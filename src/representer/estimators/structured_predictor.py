@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, ClassVar, Self
@@ -289,7 +290,7 @@ class StructuredPredictor(KernelLearner):
         output = as_kernel(self.output_kernel, argument="output_kernel").__sklearn_clone__().numbers()
         seed = validation.seed_of(self.random_state)
         on_dask = None
-        if is_dask(X) or is_dask(y):
+        if is_dask(X):
             pairs, on_dask = self._read_dask(kernels[0], output, X, y, sample_weight, groups, seed)
         else:
             pairs = self._read(kernels[0], output, X, y, sample_weight, groups)
@@ -304,6 +305,9 @@ class StructuredPredictor(KernelLearner):
             for own in kernels
         ]
         problem, pairs = problems[0], problems[0].pairs
+        compares = problem.chooses or as_decoder(self.decoder) != as_decoder("direct")
+        if compares or self.operator is not None:  # else nothing is made from l(y, y)
+            validation.refuse_lost_outputs(problem.model.output_kernel, pairs.Y)
         self._resolved_decoder(problem.model.output_kernel, pairs.outputs)  # refuses it before anything is computed
         if problem.chooses:
             check_left_out(len(pairs), pairs.known(pairs.groups))
@@ -378,6 +382,7 @@ class StructuredPredictor(KernelLearner):
     def _read(self, kernel: Kernel, output: Kernel, X: Data, y: Data, sample_weight: Data, groups: Data) -> Pairs:
         """The samples in memory."""
         inputs = validation.check_inputs(self, X, kernel, reset=True)
+        y = np.asarray(y) if is_dask(y) else y
         y = as_collection(y, output.domain, "y must hold one output for each sample")
         present, labelled = labelled_outputs(output.domain, y)
         outputs, self._flat = validation.check_outputs(output, present, reset=True)
@@ -403,8 +408,7 @@ class StructuredPredictor(KernelLearner):
                 "them with output_kernel='linear', or call X.compute() and y.compute() if they fit."
             )
         validation.needs_approximation(self, kernel, kernel.domain)
-        if y is None:
-            raise ValueError("requires y to be passed, but the target y is None.")
+        y = validation.targets_beside_dask(y)
         source = OnDask(X, y, sample_weight, dtype=validation.DTYPES[self.dtype], groups=groups)
         index = source.random_rows(rows.KNOWN_ROWS, seed)
         Y = source.Y[index].compute()
@@ -815,7 +819,7 @@ class StructuredPredictor(KernelLearner):
             raise ValueError(f"There must be one prediction for each output; got {count(two)} for {count(one)}.")
         return plain(squared_distances(self.output_kernel_, one, two)) if gram is None else gram_losses(gram, one, two)
 
-    def score(self, X: Data, y: Data) -> float:
+    def score(self, X: Data, y: Data, sample_weight: Data = None) -> float:
         """The share of the outputs' variance in the RKHS of l that g explains: R² there.
 
         Parameters
@@ -823,7 +827,10 @@ class StructuredPredictor(KernelLearner):
         X : array-like of shape (n_queries, n_features), or a sequence of what the kernel takes
             Inputs; with a precomputed kernel, k(X, X_train).
         y : outputs
-            Their true outputs.
+            Their true outputs. Inputs without one (None, or a row of NaN) are left out; NaN where fewer than two have
+            one.
+        sample_weight : array-like of shape (n_queries,), default=None
+            Weights of the samples in the sums and in the mean.
 
         Returns
         -------
@@ -833,14 +840,19 @@ class StructuredPredictor(KernelLearner):
             Where l has no explicit features, the mean of more than 10,000 outputs is that of as many random ones, with
             which the score agrees to about four digits: its time grows in proportion to the rows.
         """
-        X, new = self._new_inputs(X), self._new_outputs(y, "y")
-        check_lengths(count(X), count(new))
+        validation.check_both("score", X, y)
         if self.output_kernel_.domain == "gram":
             raise ValueError(
                 "score needs l(y, y') of new outputs, which a precomputed output kernel does not have. Use an output "
                 "kernel object, such as Callable(lambda i, j: gram[i, j]) with numbers of outputs as y."
             )
-        return self.function_.explained(X, new)
+        X, y = self._new_inputs(X), as_collection(y, self.output_kernel_.domain, "y must be a collection of outputs")
+        present, labelled = labelled_outputs(self.output_kernel_.domain, y)
+        new, weights = self._new_outputs(present, "y"), validation.check_weights(sample_weight, X)
+        check_lengths(count(X), count(new) if labelled is None else count(y))
+        if labelled is not None:
+            X, weights = take(X, torch.from_numpy(labelled)), None if weights is None else weights[labelled]
+        return self.function_.explained(X, new, weights) if validation.can_be_scored(count(new)) else math.nan
 
     # -- pairs --------------------------------------------------------------------------------------------------------
     def joint_kernel(self, X1: Data, Y1: Data, X2: Data, Y2: Data) -> np.ndarray:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from scipy.sparse import issparse
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.exceptions import ConvergenceWarning, DataConversionWarning, UndefinedMetricWarning
 from sklearn.utils import assert_all_finite, check_array, check_random_state
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
@@ -22,13 +22,14 @@ from representer.kernels import (
     Stack,
     is_frame,
     refuse_flat,
+    refuse_masked,
     refuse_non_numbers,
     refuse_pictures,
     refuse_unordered,
     warn_of_unknown,
 )
 from representer.linalg import as_bytes
-from representer.notices import warn
+from representer.notices import relayed, warn
 from representer.operators import OperatorKernel, takes_gaps, takes_sparse
 from representer.optimize import as_seconds
 from representer.samples import (
@@ -40,6 +41,7 @@ from representer.samples import (
     Splitter,
     as_items,
     as_records,
+    as_rows,
     check_classes,
     check_gram,
     check_lengths,
@@ -48,12 +50,14 @@ from representer.samples import (
     is_dask,
     is_missing,
     is_single,
+    one_hot_on_dask,
     plain,
     refuse_equal_names,
     refuse_sparse,
     refuse_strange_labels,
     refuse_unknown,
     remembered,
+    require_dask,
     require_targets,
     target_columns,
 )
@@ -106,12 +110,15 @@ def check_inputs(
         except ValueError as error:
             if "Found array with 0" in str(error):
                 raise ValueError(f"{error} Give at least one row of at least one number.") from error
+            if "contains infinity" in str(error):
+                raise ValueError(_infinity(X, domain)) from error
             if domain == "gram" or "contains NaN" not in str(error):
                 raise
             with_kernel = "" if stated is None else f" with kernel={stated!r}"
+            takers = "Missing(kernel), which does" if stated == "auto" else "kernel='auto' or Missing(kernel), which do"
             raise ValueError(
                 f"{str(error).splitlines()[0]} {type(estimator).__name__}{with_kernel} does not take gaps: fit with "
-                "kernel='auto' or Missing(kernel), which do, or fill them first (sklearn.impute.SimpleImputer)."
+                f"{takers}, or fill them first (sklearn.impute.SimpleImputer)."
             ) from error
         if domain == "gram" and reset:
             check_gram(X)
@@ -143,6 +150,25 @@ def check_inputs(
     if len(objects) == 0:
         raise ValueError("Found 0 samples; at least one object is needed.")
     return objects
+
+
+def _infinity(X: Data, domain: Domain) -> str:
+    """Where an array, a frame or a sparse matrix of numbers first holds infinity, and what to do about it."""
+    if issparse(X):
+        entries = X.tocoo()
+        infinite = np.isinf(entries.data)
+        rows, columns = entries.row[infinite], entries.col[infinite]
+    else:
+        rows, columns = np.nonzero(np.isinf(_numbers(X, "X")))
+    first = np.lexsort((rows, columns))[0]
+    names = list(getattr(X, "columns", ()))
+    column = names[columns[first]] if names else int(columns[first])
+    advice = "Leave those rows out, mark the entries as gaps (NaN), or cut them (numpy.clip)."
+    advice = "Check how the Gram matrix was computed." if domain == "gram" else advice
+    return (
+        f"Input X contains infinity, first in column {column!r}, row {int(rows[first])} (in {len(np.unique(rows))} "
+        f"rows altogether). {advice}"
+    )
 
 
 def _named_columns(estimator: Any, X: Data, *, reset: bool) -> Records:
@@ -208,6 +234,12 @@ def check_outputs(kernel: Kernel, Y: Data, *, reset: bool) -> tuple[Any, bool]:
         refuse_unknown(array)
         if kernel.domain == "gram" and reset:
             check_gram(array)
+        largest = float(np.abs(array).max())
+        if kernel.domain == "vectors" and reset and 0 < largest < ROOM * np.finfo(np.float64).tiny:
+            raise ValueError(
+                f"The largest target is {largest:.3g}: numbers so small have few digits. Rescale y (for example "
+                f"y / {largest:.0e})."
+            )
         return array.reshape(len(array), -1), array.ndim == 1
     if kernel.domain == "records":
         return as_records(Y), False
@@ -216,6 +248,23 @@ def check_outputs(kernel: Kernel, Y: Data, *, reset: bool) -> tuple[Any, bool]:
     if len(objects) == 0:
         raise ValueError("Found 0 targets; at least one is needed.")
     return objects, False
+
+
+# Sums over samples and differences have this much room between the numbers that are taken and the ends of their range.
+ROOM = 1e6
+
+
+def refuse_lost_outputs(kernel: Kernel, outputs: Data) -> None:
+    """Refuse vectors with which an output kernel, such as the linear one, leaves the range of numbers."""
+    if kernel.domain != "vectors" or not bool((sizes := outputs.abs()).any()):
+        return
+    largest, info = float(kernel._diag(outputs).max()), torch.finfo(outputs.dtype)
+    if not ROOM * info.tiny < largest < info.max / ROOM:
+        raise ValueError(
+            f"The largest target is {float(sizes.max()):.3g}, and l(y, y) of the output kernel {kernel!r} is then "
+            f"{largest:.3g}, at the end of the range of numbers of {outputs.element_size()} bytes. Rescale y: divide "
+            "it by its largest absolute value before the fit."
+        )
 
 
 def check_weights(sample_weight: Data, X: Data) -> np.ndarray | None:
@@ -288,11 +337,37 @@ def encode(X: Data, y: Data) -> tuple[np.ndarray, np.ndarray]:
     return as_classes(y, "y")
 
 
+def encode_on_dask(y: Data) -> tuple[np.ndarray, Data]:
+    """The classes of labels beside samples on Dask, and the one-hot labels as a Dask array."""
+    require_targets(y)
+    labels = as_rows(y if is_dask(y) else require_dask().array.from_array(as_labels(y), chunks=-1), "y")
+    refuse_several_labels(labels, "y")
+    column = labels if labels.ndim == 1 else labels[:, 0]
+    if labels.ndim > 1:
+        warn("y has one column where labels (n_samples,) are expected. Pass y.ravel().", DataConversionWarning)
+    try:
+        unique = as_labels(require_dask().array.unique(column).compute())
+        # scikit-learn doubts that labels are classes if more than half of them are unique.
+        classes = as_classes(np.repeat(unique, 2) if 2 * len(unique) <= len(column) else unique, "y")[0]
+    except (TypeError, ValueError):  # all labels say which of them is the first wrong one
+        classes = as_classes(as_labels(column.compute()), "y")[0]
+    return classes, one_hot_on_dask(column, classes)
+
+
+def targets_beside_dask(y: Data) -> Data:
+    """Targets of samples on Dask: those in memory as a checked array of numbers, a lazy collection as it is."""
+    require_targets(y)
+    if is_dask(y):
+        return y
+    numbers, given = _numbers(y, "y"), np.asarray(plain(y))
+    return given if given.dtype.kind in "biu" else numbers
+
+
 def as_classes(y: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:
     """The classes that checked labels name, at least two, and the position of each label among them."""
     try:
-        check_classification_targets(y)
         classes, labels = np.unique(y, return_inverse=True)
+        relayed(lambda: check_classification_targets(y))
     except TypeError as error:
         kinds = ", ".join(sorted({type(label).__name__ for label in y}))
         raise TypeError(
@@ -306,6 +381,7 @@ def as_labels(y: Data, name: str = "y") -> np.ndarray:
     require_targets(y)
     refuse_sparse(y, name)
     y = plain(y)
+    refuse_masked(y, name)
     y = np.asarray(y) if hasattr(y, "__array__") and not hasattr(y, "shape") else y
     if is_single(y) or isinstance(y, Set | Iterator):
         raise TypeError(
@@ -319,15 +395,10 @@ def as_labels(y: Data, name: str = "y") -> np.ndarray:
             f"{name} must have one label for each sample, an array of shape (n_samples,); entries differ in "
             "length. Samples with several labels need a StructuredPredictor."
         ) from error
-    if tuple(labels.shape[1:]) not in ((), (1,)):
-        raise ValueError(
-            f"{name} must have one label for each sample, an array of shape (n_samples,); got the shape "
-            f"{labels.shape}. Of rows with a one for their class pass y.argmax(1); rows of several labels need "
-            "a StructuredPredictor."
-        )
+    refuse_several_labels(labels, name)
     if getattr(labels, "dtype", np.dtype(object)).kind == "c":
         raise ValueError(f"Complex data not supported: {name} holds {labels.dtype}. Labels are numbers or texts.")
-    labels = column_or_1d(labels, warn=True)
+    labels = relayed(lambda: column_or_1d(labels, warn=True))
     refuse_strange_labels(labels)
     assert_all_finite(labels, input_name="y")
     if labels.dtype == object and len(labels) and not any(isinstance(label, str) for label in labels):
@@ -336,6 +407,16 @@ def as_labels(y: Data, name: str = "y") -> np.ndarray:
             "texts: convert them, for example by [str(label) for label in y] or y.astype(int)."
         )
     return labels
+
+
+def refuse_several_labels(labels: Data, name: str) -> None:
+    """Refuse an array that does not have one label for each sample."""
+    if tuple(labels.shape[1:]) not in ((), (1,)):
+        raise ValueError(
+            f"{name} must have one label for each sample, an array of shape (n_samples,); got the shape "
+            f"{labels.shape}. Of rows with a one for their class pass y.argmax(1); rows of several labels need "
+            "a StructuredPredictor."
+        )
 
 
 def class_weights(class_weight: dict[Any, float] | str | None, classes: np.ndarray, totals: np.ndarray) -> np.ndarray:
@@ -496,6 +577,17 @@ def check_both(question: str, X: Data, y: Data) -> None:
         )
 
 
+def can_be_scored(n: int) -> bool:
+    """Is R² known of so many targets, at least two? A warning says otherwise."""
+    if n < 2:
+        warn(
+            f"R² is not well-defined with fewer than two known targets, and y has {n}: the score is NaN. Give the "
+            "targets of more samples, or take larger folds.",
+            UndefinedMetricWarning,
+        )
+    return n > 1
+
+
 def score_of_known(y: Data, predictions: np.ndarray, sample_weight: Data = None) -> float:
     """The mean over outputs of R², each of the samples whose target is known; NaN where fewer than two are."""
     from sklearn.metrics import r2_score  # here, because its import takes long
@@ -515,6 +607,8 @@ def score_of_known(y: Data, predictions: np.ndarray, sample_weight: Data = None)
             "their order."
         )
     observed, weights = ~np.isnan(targets), check_weights(sample_weight, targets)
+    if not can_be_scored(int(observed.sum(0).max(initial=0))):
+        return math.nan
     if observed.all():
         return float(r2_score(targets, predictions, sample_weight=weights))
     scores = [
@@ -522,7 +616,7 @@ def score_of_known(y: Data, predictions: np.ndarray, sample_weight: Data = None)
         for j, rows in enumerate(observed.T)
         if rows.sum() > 1
     ]
-    return float(np.mean(scores)) if scores else math.nan
+    return float(np.mean(scores))
 
 
 def score_of_labels(y: Data, predictions: np.ndarray, sample_weight: Data = None) -> float:

@@ -50,8 +50,11 @@ class Moments:
         return self._in_range(self.unit * (self.first + self.centre * self.total), "mean")
 
     def variance(self) -> Tensor:
-        """E[Y²] − E[Y]², clipped at zero; refused beyond the range of numbers."""
-        return self._in_range(self.unit * (self.unit * self._variance()), "variance")
+        """E[Y²] − E[Y]², clipped at zero; refused beyond the range of numbers, on either side."""
+        relative = self._variance()
+        values, info = self.unit * (self.unit * relative), torch.finfo(relative.dtype)
+        lost = (values < info.tiny) & (relative > info.eps)
+        return self._in_range(torch.where(lost, torch.nan, values), "variance")
 
     def deviation(self) -> Tensor:
         """The standard deviations of Y, whose squares may be beyond the range of numbers."""
@@ -66,8 +69,9 @@ class Moments:
     def _in_range(self, values: Tensor, name: str) -> Tensor:
         if not bool(values.isfinite().all()):
             raise ValueError(
-                f"The {name} of targets as large as {float(self.unit.max()):.0e} is beyond the range of numbers of "
-                f"{values.element_size()} bytes. Scale y: divide it by its largest absolute value before the fit."
+                f"The {name} of targets whose largest is about {float(self.unit.max()):.0e} is beyond the range of "
+                f"numbers of {values.element_size()} bytes. Scale y: divide it by its largest absolute value before "
+                "the fit."
             )
         return values
 

@@ -124,32 +124,34 @@ def squared_distances(kernel: Kernel, one: object, two: object) -> Tensor:
     return squares.clamp_(min=0.0)
 
 
-def scatter(kernel: Kernel, Y: Data) -> tuple[Tensor, Tensor]:
-    """The sum Σ‖φ(y_i) − mean‖² over prepared samples, and how much of it rounding may be.
+def scatter(kernel: Kernel, Y: Data, weights: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """The sum Σ w_i‖φ(y_i) − mean‖² over prepared samples, and how much of it rounding may be.
 
     Explicit features have a mean. Otherwise ‖mean‖² is a double sum, over all pairs of up to ``rows.MEAN_ROWS``
     samples; the mean of more is that of as many random ones, which adds one part in so many to the sum on average, and
     that part is taken off again.
     """
-    norms, n = kernel._diag(Y).sum(), count(Y)
-    eps, m = torch.finfo(norms.dtype).eps, kernel.n_features(Y)
+    squares, n = kernel._diag(Y), count(Y)
+    w = torch.ones_like(squares) if weights is None else weights.to(squares)
+    norms, eps, m = w @ squares, torch.finfo(squares.dtype).eps, kernel.n_features(Y)
     if m is not None and m <= n:
-        return _feature_scatter(kernel, Y, m).to(norms), ROUNDED_FEATURES * eps**2 * norms
+        return _feature_scatter(kernel, Y, w, m).to(norms), ROUNDED_FEATURES * eps**2 * norms
     size = min(n, limits.MEAN_ROWS)
-    some = Y if size == n else take(Y, torch.from_numpy(limits.sample_rows(n, size, seed=0)))
+    index = torch.arange(n) if size == n else torch.from_numpy(limits.sample_rows(n, size, seed=0))
+    some, shares = Y if size == n else take(Y, index), w[index] / w[index].sum()
 
-    def similarities(Z: Data) -> Tensor:
-        """Σ_ij k(z_i, y_j) / size over some samples y_j."""
+    def similarities(Z: Data, v: Tensor) -> Tensor:
+        """⟨Σ_i v_i φ(z_i), mean⟩, with the mean of some samples."""
         blocks = row_blocks(count(Z), 2 * size * norms.element_size())
-        return sum((kernel._gram(Z[rows], some).sum() for rows in blocks), norms.new_zeros(())) / size
+        return sum((v[rows] @ kernel._gram(Z[rows], some).to(v) @ shares for rows in blocks), norms.new_zeros(()))
 
-    inner = similarities(some)
-    total = norms - inner if size == n else norms - 2.0 * similarities(Y) + n / size * inner
-    return total / (1.0 + 1.0 / size - 1.0 / n), n * eps * norms
+    inner = w.sum() * similarities(some, shares)
+    total = norms - inner if size == n else norms - 2.0 * similarities(Y, w) + inner
+    return total / (1.0 + shares.square().sum() * (1.0 - size / n)), n * eps * norms
 
 
-def _feature_scatter(kernel: Kernel, Y: Data, m: int) -> Tensor:
-    """Σ‖φ(y_i) − mean‖² of samples with m explicit features, from differences that do not cancel."""
+def _feature_scatter(kernel: Kernel, Y: Data, w: Tensor, m: int) -> Tensor:
+    """Σ w_i‖φ(y_i) − mean‖² of samples with m explicit features, from differences that do not cancel."""
 
     def features(Z: Data) -> Tensor:
         values = kernel.features(Z)
@@ -157,12 +159,13 @@ def _feature_scatter(kernel: Kernel, Y: Data, m: int) -> Tensor:
         return values
 
     origin = features(take(Y, torch.arange(1)))
-    middle, total = torch.zeros_like(origin), origin.new_zeros(())
+    middle, total, w = torch.zeros_like(origin), origin.new_zeros(()), w.to(origin)
+    shares = w / w.sum()
     blocks = list(row_blocks(count(Y), 4 * m * origin.element_size()))
     for rows in blocks:
-        middle += (features(Y[rows]) - origin).sum(0) / count(Y)
+        middle += shares[rows] @ (features(Y[rows]) - origin)
     for rows in blocks:
-        total += (features(Y[rows]) - origin - middle).square().sum()
+        total += w[rows] @ (features(Y[rows]) - origin - middle).square().sum(1)
     return total
 
 
@@ -332,9 +335,11 @@ class OutputFunction(Function, ABC):
 
         return self.in_blocks(errors, X)
 
-    def explained(self, X: Data, Y: Data) -> float:
-        """R² in the RKHS: 1 − Σ‖φ(y_i) − g(x_i)‖² / Σ‖φ(y_i) − mean‖² for prepared outputs y_i of the inputs x_i."""
-        error, (total, rounding) = self.squared_errors(X, Y).sum(), scatter(self.output_kernel, Y)
+    def explained(self, X: Data, Y: Data, weights: np.ndarray | None = None) -> float:
+        """R² in the RKHS: 1 − Σ w_i‖φ(y_i) − g(x_i)‖² / Σ w_i‖φ(y_i) − mean‖² for prepared outputs y_i of the x_i."""
+        errors = self.squared_errors(X, Y)
+        w = torch.ones_like(errors) if weights is None else torch.from_numpy(weights).to(errors)
+        error, (total, rounding) = w @ errors, scatter(self.output_kernel, Y, w)
         return float(error <= rounding) if total <= rounding else 1.0 - float(error / total)
 
 

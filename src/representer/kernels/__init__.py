@@ -62,6 +62,7 @@ from representer.kernels.suggest import Finding, Suggestion, are_vectors, family
 from representer.kernels.suggest import kernels_of as kernels_of
 from representer.kernels.suggest import one_kernel as one_kernel
 from representer.kernels.suggest import refuse_flat as refuse_flat
+from representer.kernels.suggest import refuse_masked as refuse_masked
 from representer.kernels.suggest import refuse_non_numbers as refuse_non_numbers
 from representer.kernels.suggest import refuse_pictures as refuse_pictures
 from representer.kernels.suggest import refuse_unordered as refuse_unordered

@@ -56,7 +56,7 @@ from representer.kernels.tables import (
 from representer.kernels.time_series import GlobalAlignment, Signature
 from representer.kernels.vectors import Gaussian, Laplacian, Linear, Matern, Polynomial
 from representer.notices import warn
-from representer.samples import Column, Data, as_items, frame_columns, in_seconds, is_dask, is_missing, plain
+from representer.samples import Column, Data, as_items, as_rows, frame_columns, in_seconds, is_dask, is_missing, plain
 from representer.values import Value, all_values, is_real
 
 # Kernels with a lengthscale for each feature join the family of vectors up to this many features.
@@ -161,11 +161,7 @@ def refuse_non_numbers(data: Data, name: str, kernel: object = None) -> None:
     if hasattr(data, "toarray"):  # scikit-learn refuses sparse matrices itself
         return
     _refuse_no_array(data, name)
-    if np.ma.is_masked(data):
-        raise ValueError(
-            f"{name} is an array with masked entries, whose mask would be lost. Pass {name}.filled(numpy.nan) to make "
-            "gaps of them, or leave those samples out."
-        )
+    refuse_masked(data, name)
     try:
         array = np.asarray(data)
     except ValueError as error:  # rows of different lengths
@@ -208,6 +204,15 @@ def refuse_non_numbers(data: Data, name: str, kernel: object = None) -> None:
         advice = _advice_on_strangers(name, array, strange, kernel, columns)
         auto = "Or let the data decide: kernel='auto' takes columns and objects for what they are."
         raise ValueError(f"{advice} {auto}" if name == "X" else advice)
+
+
+def refuse_masked(data: Data, name: str) -> None:
+    """Refuse an array of which some entries are masked."""
+    if np.ma.is_masked(data):
+        raise ValueError(
+            f"{name} is an array with masked entries, whose mask would be lost. Pass {name}.filled(numpy.nan) to make "
+            "gaps of them, or leave those samples out."
+        )
 
 
 def _refuse_no_array(data: Data, name: str) -> None:
@@ -488,12 +493,14 @@ def suggest(X: Data, y: Data = None, *, features: FeatureKind | None = None) -> 
     if issparse(X):
         return _of_sparse(X)
     if is_dask(X):
-        return _of_vectors(X, features)
+        return _of_vectors(as_rows(X, "X", sizes=False, dimensions=(2,)), features)
     if not (hasattr(X, "__len__") or hasattr(X, "__array__")):
         raise TypeError(
             f"X should be an array, a frame or a list with one object for each sample; got {type(X).__name__}, "
             f"{X!r:.40}. Make a list of what is read one by one, list(X); a lazy frame is read by X.collect()."
         )
+    if getattr(X, "ndim", 1) == 0:
+        _refuse_no_array(X, "X")
     if is_frame(X):
         return _of_frame(X, y)
     X = X if hasattr(X, "__len__") else np.asarray(X)

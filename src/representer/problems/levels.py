@@ -1006,7 +1006,14 @@ class LevelsProblem(Problem):
         chosen = self.scope.subset(self.samples, kernel, lambda X: self._represented(X).inputs(kernel, X), self.seed)
         rows = self._typical(chosen)
         if len(rows) < 2:
-            raise ValueError(f"Found {len(rows)} sample (n_samples = {self.samples.n}): components need at least 2.")
+            n = self.samples.n
+            raise ValueError(
+                f"Found {n} sample (n_samples = {n}): components need at least 2."
+                if n < 2
+                else f"Components need at least 2 samples that differ, and of {n} samples {len(rows)} is left: to the "
+                "kernel the others are equal to it, or approximation= or trim= leave them out. Check X, take more "
+                "landmarks, or trim fewer samples."
+            )
         self.model.check_samples(len(rows))
         return rows
 

@@ -37,8 +37,8 @@ def require_dask() -> Any:
     return dask
 
 
-def as_rows(collection: Data, name: str, *, sizes: bool = True) -> Data:
-    """A Dask array whose chunks are whole rows, with known sizes unless these are not needed."""
+def as_rows(collection: Data, name: str, *, sizes: bool = True, dimensions: tuple[int, ...] = ()) -> Data:
+    """A Dask array of so many dimensions whose chunks are whole rows, with known sizes unless these are not needed."""
     require_dask()
     if hasattr(collection, "to_dask_array"):
         _refuse_words(collection, name)
@@ -49,6 +49,13 @@ def as_rows(collection: Data, name: str, *, sizes: bool = True) -> Data:
         raise ValueError(
             f"{name} is a Dask {type(collection).__name__}; a Dask array or DataFrame is expected. Call "
             f"{name}.to_dataframe() or dask.array.from_delayed(...)."
+        )
+    if collection.ndim == 0 or collection.ndim not in (dimensions or (collection.ndim,)):
+        expected = " or ".join(f"{k}D" for k in dimensions or (1, 2))
+        raise ValueError(
+            f"{name} is expected to be {expected}, with one row for each sample; got a Dask array of shape "
+            f"{collection.shape}. Reshape it: {name}.reshape(-1, 1) if it is one number a sample, "
+            f"{name}.reshape(len({name}), -1) if it has more axes."
         )
     if collection.ndim > 1 and collection.numblocks[1] > 1:
         raise ValueError(
@@ -109,11 +116,10 @@ def refuse_frames(transformer: object) -> None:
         )
 
 
-def _check_form(array: Any, name: str, dimensions: tuple[int, ...]) -> None:
-    """Refuse an array whose dimensions or type show that it does not hold rows of numbers."""
-    if array.ndim not in dimensions:
-        expected = " or ".join(f"{k}D" for k in dimensions)
-        raise ValueError(f"{name} is expected to be {expected}; got a Dask array of shape {array.shape}.")
+def _check_form(array: Any, name: str) -> None:
+    """Refuse an array whose width or type shows that it does not hold rows of numbers."""
+    if array.ndim > 1 and array.shape[1] == 0:
+        raise ValueError(f"{name} has no columns: its shape is {array.shape}. Give at least one number a sample.")
     if array.dtype.kind not in "biufO":
         raise ValueError(
             f"{name} should hold real numbers; its type is {array.dtype}. Encode it, or call {name}.astype(float)."
@@ -139,11 +145,11 @@ def _chunk_block(X: Data, Y: Data, weights: Data | None, dtype: torch.dtype, row
         if not np.isfinite(values.sum(dtype=np.float64)):
             bad = np.argwhere(~np.isfinite(values))
             if len(bad):
-                row = int(bad[0][0])
+                row, column = int(bad[0][0]), "" if values.ndim == 1 else f", column {int(bad[0][1])}"
                 where = (
-                    f"A chunk of {name} contains NaN or infinity, first in its row {row}"
+                    f"A chunk of {name} contains NaN or infinity, first in its row {row}{column}"
                     if rows is None
-                    else f"{name} contains NaN or infinity in row {int(rows[row])}"
+                    else f"{name} contains NaN or infinity in row {int(rows[row])}{column}"
                 )
                 raise ValueError(f"{where}. Samples in Dask collections must be complete: drop or impute such rows.")
         return torch.as_tensor(np.require(values, requirements=["C", "W"]), dtype=dtype)
@@ -193,8 +199,8 @@ class OnDask(Samples):
     """
 
     def __init__(self, X: Data, Y: Data, weights: Data | None, *, dtype: torch.dtype, groups: Data | None = None):
-        self.X = as_rows(X, "X")
-        _check_form(self.X, "X", (2,))
+        self.X = as_rows(X, "X", dimensions=(2,))
+        _check_form(self.X, "X")
         self.n = int(self.X.shape[0])
         if not self.n:
             raise ValueError("Found 0 samples in X, while at least one is required.")
@@ -258,9 +264,14 @@ class OnDask(Samples):
                 raise ValueError(
                     f"{name} is sparse, where dense numbers are expected beside X on Dask. Pass {name}.toarray()."
                 )
+            if np.ndim(collection) == 0:
+                raise TypeError(
+                    f"{name} should be an array with one row for each sample; got one {type(collection).__name__}. "
+                    "Pass a list or an array of all samples."
+                )
             collection = require_dask().array.from_array(np.asarray(collection), chunks=-1)
-        array = as_rows(collection, name)
-        _check_form(array, name, dimensions)
+        array = as_rows(collection, name, dimensions=dimensions)
+        _check_form(array, name)
         if array.shape[0] != self.n:
             raise ValueError(f"X and {name} have inconsistent numbers of samples: {self.n} and {array.shape[0]}.")
         return array.rechunk({0: rows})

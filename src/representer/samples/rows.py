@@ -18,6 +18,7 @@ from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from representer.linalg import row_blocks
+from representer.notices import relayed
 from representer.samples.records import Data
 from representer.values import is_count
 
@@ -375,7 +376,7 @@ class Folds:
         folds = splitter.split(blank, blank[:, 0] if labels is None else labels, groups)
         rows = np.arange(n)
         try:
-            return [(rows[training], rows[held_out]) for training, held_out in folds]
+            return relayed(lambda: [(rows[training], rows[held_out]) for training, held_out in folds])
         except IndexError as error:
             raise ValueError(f"cv={self.cv!r} does not fit to {n} samples: {error}.") from error
 

@@ -11,7 +11,7 @@ import numpy as np
 from torch import Tensor
 
 from representer.samples.in_memory import is_dask, is_single, plain
-from representer.samples.on_dask import as_rows, require_dask
+from representer.samples.on_dask import as_rows
 from representer.samples.records import Data, as_records, is_missing
 from representer.values import argument_repr
 
@@ -132,6 +132,7 @@ def labelled_outputs(domain: str, Y: Data) -> tuple[Data, np.ndarray | None]:
 
     A gap is None, or a row of NaN among numbers; a gap in a Gram matrix is dropped with its column.
     """
+    Y = np.asarray(Y) if is_dask(Y) else Y
     if Y is None or is_single(Y):
         return Y, None
     items = plain(Y)
@@ -146,7 +147,10 @@ def labelled_outputs(domain: str, Y: Data) -> tuple[Data, np.ndarray | None]:
     if not gap.any():
         return Y, None
     if gap.all():
-        raise ValueError(f"None of the {len(gap)} samples has an output: nothing can be learned.")
+        raise ValueError(
+            f"None of the {len(gap)} samples has an output: there is nothing to learn from, or to compare with. Give "
+            "those of some."
+        )
     labelled = np.flatnonzero(~gap)
     outputs = items[labelled] if isinstance(items, np.ndarray) else [items[i] for i in labelled]
     if domain == "gram" and isinstance(outputs, np.ndarray):
@@ -309,15 +313,10 @@ def one_hot(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
     return (np.asarray(labels).reshape(-1, 1) == classes).astype(float)
 
 
-def one_hot_on_dask(y: Data) -> tuple[np.ndarray, Data]:
-    """The classes of labels, and the one-hot labels as a Dask array."""
-    require_targets(y)
-    dask = require_dask()
-    refuse_sparse(y)
-    labels = as_rows(y if is_dask(y) else dask.array.from_array(np.asarray(y), chunks=-1), "y")
-    classes = check_classes(dask.array.unique(labels.ravel()).compute())
+def one_hot_on_dask(labels: Data, classes: np.ndarray) -> Data:
+    """A column of zeros and ones for each class, of labels (n,) in a Dask array."""
     chunks = (labels.chunks[0], (len(classes),))
-    return classes, labels.map_blocks(one_hot, classes=classes, dtype=float, new_axis=1, chunks=chunks)
+    return labels.map_blocks(one_hot, classes=classes, dtype=float, new_axis=1, chunks=chunks)
 
 
 def in_memory(batch: Data) -> Data:
