@@ -261,10 +261,18 @@ BAD = {
     ),
     "drowned": (
         lambda: OperatorRidge(Polynomial(1), fit_intercept=False).fit(X + 1e5, y),
-        "What tells samples apart is",
+        "What tells samples apart in one direction is",
     ),
     "drowned, by a column": (
         lambda: OperatorRidge(Polynomial(1), fit_intercept=False).fit(FAR["timestamps"][0], y),
+        "drowns it",
+    ),
+    "drowned, in a distribution": (
+        lambda: ConditionalMeanEmbedding("linear").fit(X * [1.0, 1e6], y),
+        "drowns it",
+    ),
+    "drowned, in classes": (
+        lambda: EmbeddingClassifier("linear").fit(FAR["timestamps"][0], y > 0),
         "drowns it",
     ),
     "dependent landmarks": (

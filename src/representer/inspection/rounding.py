@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from representer.functions import Composed, FeatureFunction, Function, StoredFeatures
+from representer.functions import Composed, ConditionalEmbedding, FeatureFunction, Function, StoredFeatures
 from representer.kernels import has_products
 from representer.linalg import RoundingNotes
 from representer.samples import Data, is_dask, plain
@@ -93,8 +93,8 @@ def _reasons(
         apart = _drowned(function, points, learned)
         if apart is not None:
             yield (
-                f"What tells samples apart is {apart:.1e} of k(x, x), and alpha={learned:.1e} drowns it: the alphas "
-                "that would fit are lost to rounding."
+                f"What tells samples apart in one direction is {apart:.1e} of k(x, x), and the learned "
+                f"alpha={learned:.1e} drowns it: a smaller one was lost to rounding, or not found."
             )
     kernel = None if function is None else function.feature_kernel
     if kernel is None and isinstance(function, Function):
@@ -115,6 +115,10 @@ def _drowned(function: Function, points: np.ndarray, alpha: float) -> float | No
     shows it by its lengthscale.
     """
     kernel = function.data_kernel
+    if isinstance(function, FeatureFunction) and function.is_affine:
+        kernel = function.features.kernel
+    if isinstance(function, ConditionalEmbedding):
+        kernel = function.spans()[0].kernel
     if kernel is None or kernel.domain != "vectors" or not has_products(kernel):
         return None
     sampled = points[:: max(1, len(points) // 64)]
