@@ -767,7 +767,7 @@ def test_fractions_count_components(X):
         ({"init": [np.eye(60, 2), np.ones((60, 2))]}, "init of level 1 has 2 columns, but only rank 1"),
         ({"init": ["a", "b"]}, "init of level 0 must be an array of numbers"),
         ({"center": "no"}, "center must be True, False or 'data'"),
-        ({"approximation": Nystroem(1)}, "components need at least 2"),
+        ({"approximation": Nystroem(1)}, "Components need at least 2"),
         ({"eta": [1.0, 1e-320]}, "must be finite, too"),
         ({"eta": [1.0, 1e-200]}, "too large for a search"),
         ({"kernel": Polynomial(3000)}, "overflow"),
