@@ -357,7 +357,8 @@ def landmark_features(kernel: Kernel, landmarks: Data) -> LandmarkFeatures:
     except NotPositiveDefiniteError:
         spectrum = eigh(repair_gram(kernel._gram(landmarks, None), name=name))
     positive = spectrum.values > spectrum.values[-1:] * len(spectrum.values) * torch.finfo(spectrum.values.dtype).eps
-    return LandmarkFeatures(kernel, landmarks, PositivePart(spectrum.root()[:, positive]))
+    root = spectrum.root().mT[positive].mT  # in columns, as a stored one is read: products round the same way
+    return LandmarkFeatures(kernel, landmarks, PositivePart(root))
 
 
 def independent_rows(matrix: Tensor) -> Tensor:
