@@ -631,6 +631,7 @@ def test_a_lengthscale_for_each_feature_is_searched_by_likelihood(rng):
     assert [name.endswith("*") for name in kinds(default_problems(holes, y))] == [False] * 4 + [True] * 2
     twice = np.repeat(np.arange(30), 2)
     assert kinds(default_problems(X[twice], y[twice])) == built  # they are left out together, and stand for one
+    assert kinds(default_problems(X, y, groups=rng.permutation(30))) == built  # groups of one sample join nothing
 
 
 def test_where_likelihood_means_something_else_left_out_samples_choose(rng):

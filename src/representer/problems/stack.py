@@ -470,7 +470,8 @@ def _different(block: Block, kernel: OperatorKernel) -> int:
     if block.groups is None:
         return len(block)
     numbers, n_groups = replicates(kernel, block.X), len(block.groups.unique())
-    alone = numbers is not None and len(np.unique(numbers)) == n_groups and not bool(block.Y.isnan().any())
+    different = len(block) if numbers is None else len(np.unique(numbers))
+    alone = different == n_groups and not bool(block.Y.isnan().any())
     return n_groups if alone else 0
 
 
