@@ -60,7 +60,7 @@ def measure(problem: Problem, rows: int) -> dict[str, dict[str, list[float]]]:
     """For each method the error of each fold, the share of wrong labels, and the seconds of the processor."""
     X, y = problem.data(rows)
     results: dict[str, dict[str, list[float]]] = {}
-    for train, test in problem.folds(X, y):
+    for train, test in problem.folds(X, y, 0):
         prepare = make_pipeline(SimpleImputer(strategy="median"), StandardScaler())
         own, new = prepare.fit_transform(X[train]), prepare.transform(X[test])
         for name, method in METHODS[problem.kind].items():
