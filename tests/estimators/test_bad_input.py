@@ -33,7 +33,7 @@ from representer import (
     OperatorRidge,
     StructuredPredictor,
 )
-from representer.approximation import Landmarks, Nystroem
+from representer.approximation import Landmarks, Nystroem, RandomFeatures
 from representer.kernels import (
     Gaussian,
     GlobalAlignment,
@@ -1020,3 +1020,31 @@ def test_groups_on_dask_are_refused_in_the_words_of_those_in_memory(name, groups
 def test_labels_of_batches_that_cannot_be_compared_are_refused():
     with pytest.raises(ValueError, match="mixes labels of the kinds dict"):
         clone(ON_DASK["OperatorRidge"]).partial_fit(X, y, groups=[{"a": int(i)} for i in OWN])
+
+
+ONE = [
+    ({"groups": np.zeros(60)}, "Found n_groups=1: the criterion leaves .* at least 2 are needed.* to fit one group"),
+    ({"sample_weight": np.eye(60)[0]}, "Found n_samples=1: the criterion leaves .* to fit one sample"),
+    ({"sample_weight": np.repeat([1.0, 0.0], 30), "groups": np.repeat([3, 4], 30)}, "Found n_groups=1"),
+]
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "auto", Gaussian("ard")], ids=str)
+@pytest.mark.parametrize("approximation", [None, Nystroem(8), RandomFeatures(8)], ids=str)
+@pytest.mark.parametrize(("options", "words"), ONE, ids=["groups", "weights", "both"])
+def test_one_group_or_one_sample_of_positive_weight_cannot_be_left_out(kernel, approximation, options, words):
+    model = OperatorRidge(kernel, approximation=approximation, random_state=0)
+    with pytest.raises(ValueError, match=words):
+        model.fit(X, y, **options)
+    if approximation is not None:
+        da = pytest.importorskip("dask.array")
+        with pytest.raises(ValueError, match=words):
+            model.fit(da.from_array(X, chunks=(20, 3)), y, **options)
+
+
+def test_the_first_batch_may_be_one_group():
+    model = OperatorRidge(Gaussian(1.0), approximation=Landmarks(X[:8]), random_state=0)
+    for rows in np.split(np.arange(60), 3):
+        model.partial_fit(X[rows], y[rows], groups=np.full(20, rows[0]))
+    whole = clone(model).fit(X, y, groups=np.arange(60) // 20)
+    assert model.alpha_ == pytest.approx(whole.alpha_)

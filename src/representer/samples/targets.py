@@ -8,9 +8,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import numpy as np
-from torch import Tensor
 
-from representer.samples.in_memory import is_dask, is_single, plain
+from representer.samples.in_memory import Array, is_dask, is_single, plain
 from representer.samples.on_dask import as_rows
 from representer.samples.records import Data, as_records, equals_itself, is_missing
 from representer.values import argument_repr
@@ -198,12 +197,13 @@ def check_gram(gram: np.ndarray) -> None:
         )
 
 
-def check_left_out(n: int, groups: Tensor | None) -> None:
-    """Refuse a single sample or group if a criterion leaves samples out."""
-    if (n if groups is None else len(groups.unique())) < 2:
+def check_left_out(n: int, groups: Array | None) -> None:
+    """Refuse a single sample of positive weight, or a single group, if a criterion leaves samples out."""
+    if (n if groups is None else len(np.unique(plain(groups)))) < 2:
+        kind = "sample" if groups is None else "group"
         raise ValueError(
-            f"Found n_{'samples' if groups is None else 'groups'}=1: the criterion leaves samples out, so that at "
-            "least 2 are needed. Give numbers for alpha and the rest to fit one sample."
+            f"Found n_{kind}s=1: the criterion leaves samples out, so that at least 2 are needed. Give numbers for "
+            f"alpha and the rest to fit one {kind}."
         )
 
 
