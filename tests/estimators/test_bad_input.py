@@ -33,7 +33,7 @@ from representer import (
     OperatorRidge,
     StructuredPredictor,
 )
-from representer.approximation import Landmarks, Nystroem
+from representer.approximation import Landmarks, Nystroem, RandomFeatures
 from representer.kernels import (
     Gaussian,
     GlobalAlignment,
@@ -436,7 +436,6 @@ def test_a_weight_of_a_score_is_a_number_of_copies(kernel):
 @pytest.mark.parametrize(
     "model",
     [OperatorRidge("rbf"), DeepKernelRegressor([], "rbf"), StructuredPredictor("rbf", "linear")],
-    ids=str,
 )
 def test_a_score_of_one_known_target_is_none_with_a_warning_as_that_of_scikit_learn(model):
     model = clone(model).fit(X, np.c_[y, y])
@@ -979,3 +978,73 @@ def test_refusals_show_numbers_of_numpy_as_numbers(fit):
     with pytest.raises(ValueError, match=r"got|label") as refusal:
         fit()
     assert "np." not in str(refusal.value)
+
+
+OWN = np.arange(60) // 3
+
+
+def refusal_of_groups(name, inputs, groups):
+    """What a fit says of groups that it refuses."""
+    with pytest.raises(ValueError, match="groups") as refusal:
+        clone(ON_DASK[name]).fit(inputs, OWN % 2, groups=groups)
+    return str(refusal.value)
+
+
+@pytest.mark.parametrize("name", ON_DASK)
+@pytest.mark.parametrize(
+    ("groups", "words"),
+    [
+        (np.where(OWN == 2, np.nan, OWN), "contains NaN or None, first in row 6"),
+        (pd.Series([0, pd.NA] * 30, dtype="Int64"), "contains NaN or None, first in row 1"),
+        ([0, pd.NA] * 30, "contains NaN or None, first in row 1"),
+        (np.array(["2020-01-01", "NaT"] * 30, dtype="M8[D]"), "contains NaN or None, first in row 1"),
+        ([None, *OWN[1:]], "contains NaN or None, first in row 0"),
+        ([{"a": int(i)} for i in OWN], "mixes labels of the kinds dict"),
+        (OWN[1:], r"each of the 60 samples; got an array of shape (59,). Pass a list or an array of 60 labels"),
+        (OWN[:, None], "got an array of shape (60, 1)."),
+        ({"a": 1}, "got one dict. Pass a list or an array of 60 labels"),
+        (set(OWN.tolist()), "got one set. Pass"),
+        (3, "got one int. Pass"),
+        ("patients", "got one str. Pass"),
+        (iter(OWN), "Pass a list or an array of 60 labels"),
+    ],
+)
+def test_groups_on_dask_are_refused_in_the_words_of_those_in_memory(name, groups, words):
+    da = pytest.importorskip("dask.array")
+    told = refusal_of_groups(name, da.from_array(X, chunks=(20, 3)), groups)
+    assert words in told and told == refusal_of_groups(name, X, groups)
+    if isinstance(groups, np.ndarray):
+        assert told == refusal_of_groups(name, da.from_array(X, chunks=(20, 3)), da.from_array(groups, chunks=13))
+
+
+def test_labels_of_batches_that_cannot_be_compared_are_refused():
+    with pytest.raises(ValueError, match="mixes labels of the kinds dict"):
+        clone(ON_DASK["OperatorRidge"]).partial_fit(X, y, groups=[{"a": int(i)} for i in OWN])
+
+
+ONE = [
+    ({"groups": np.zeros(60)}, "Found n_groups=1: the criterion leaves .* at least 2 are needed.* to fit one group"),
+    ({"sample_weight": np.eye(60)[0]}, "Found n_samples=1: the criterion leaves .* to fit one sample"),
+    ({"sample_weight": np.repeat([1.0, 0.0], 30), "groups": np.repeat([3, 4], 30)}, "Found n_groups=1"),
+]
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "auto", Gaussian("ard")], ids=str)
+@pytest.mark.parametrize("approximation", [None, Nystroem(8), RandomFeatures(8)], ids=str)
+@pytest.mark.parametrize(("options", "words"), ONE, ids=["groups", "weights", "both"])
+def test_one_group_or_one_sample_of_positive_weight_cannot_be_left_out(kernel, approximation, options, words):
+    model = OperatorRidge(kernel, approximation=approximation, random_state=0)
+    with pytest.raises(ValueError, match=words):
+        model.fit(X, y, **options)
+    if approximation is not None:
+        da = pytest.importorskip("dask.array")
+        with pytest.raises(ValueError, match=words):
+            model.fit(da.from_array(X, chunks=(20, 3)), y, **options)
+
+
+def test_the_first_batch_may_be_one_group():
+    model = OperatorRidge(Gaussian(1.0), approximation=Landmarks(X[:8]), random_state=0)
+    for rows in np.split(np.arange(60), 3):
+        model.partial_fit(X[rows], y[rows], groups=np.full(20, rows[0]))
+    whole = clone(model).fit(X, y, groups=np.arange(60) // 20)
+    assert model.alpha_ == pytest.approx(whole.alpha_)

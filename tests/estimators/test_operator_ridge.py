@@ -843,7 +843,7 @@ def test_bad_groups_and_intercepts(data):
     cases: Any = [
         ({}, np.zeros(3), "one label for each"),
         ({"criterion": "gcv"}, np.zeros(len(X)), "knows no groups"),
-        ({"fit_intercept": True}, np.zeros(len(X)), "Give at least two groups"),
+        ({"fit_intercept": True}, np.zeros(len(X)), "n_groups=1: .* at least 2 are needed"),
         ({"fit_intercept": "yes"}, None, "fit_intercept must be True or False"),
     ]
     for options, groups, message in cases:

@@ -380,6 +380,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         """Samples in Dask collections, and what is known of them without a look."""
         require_targets(y)
         samples = self._dask_samples(kernel, X, y, sample_weight, groups)
+        self._refuse_one(kernel, samples)
         self._flat, self._unit = is_flat(y), target_unit(np.array([[largest_target(y)]]), self.dtype)
         return samples if self._unit == 1.0 else self._dask_samples(kernel, X, y / self._unit, sample_weight, groups)
 
@@ -401,14 +402,19 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
                 f"{kernel!r} has {expected} outputs on these inputs, but y has {targets.shape[1]}. Give y one column "
                 "for each output of the kernel."
             )
-        searched = isinstance(kernel, Stack) or (
-            self.fit_intercept and not isinstance(check_alpha(self.alpha, interpolates=True), float)
-        )
-        if searched and reset:
-            check_left_out(len(X), None)
         if self.criterion == "loo":
             numbers = left_out_together(kernel, inputs, numbers)
-        return X, InMemory(how.block(inputs, targets, weights, numbers))
+        samples = InMemory(how.block(inputs, targets, weights, numbers))
+        if reset:
+            self._refuse_one(kernel, samples)
+        return X, samples
+
+    def _refuse_one(self, kernel: OperatorKernel | Stack, samples: Samples) -> None:
+        """Refuse one sample, or one group, where leaving it out leaves nothing to choose or to centre by."""
+        centred = self.fit_intercept and not isinstance(check_alpha(self.alpha, interpolates=True), float)
+        if centred or isinstance(kernel, Stack):
+            rows, groups = samples.weighty(), samples.groups
+            check_left_out(len(rows), None if groups is None else groups[rows])
 
     def _with_noise(self, samples: InMemory, noise: Data) -> InMemory:
         """The samples with weights in inverse proportion to the variance of their noise; the median has weight one."""

@@ -1,5 +1,6 @@
 """The samples of a fit, in memory or in Dask collections: their checks, their blocks, and sums over them."""
 
+from representer.samples.groups import check_groups
 from representer.samples.in_memory import (
     Array,
     Block,
@@ -68,7 +69,6 @@ from representer.samples.targets import (
     as_collection,
     check_classes,
     check_gram,
-    check_groups,
     check_left_out,
     check_lengths,
     check_noise,

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from sklearn.utils._set_output import _get_output_config
 
+from representer.samples.groups import check_groups
 from representer.samples.in_memory import Block, InMemory, Samples, Step
 from representer.samples.in_memory import is_dask as is_dask
 from representer.samples.journal import has_journal, summed, without_journal
@@ -209,7 +210,7 @@ class OnDask(Samples):
         self.Y = self._aligned(Y, "y", rows, (1, 2)) if none is None else none
         self.Y = self.Y[:, None] if self.Y.ndim == 1 else self.Y
         self.weights = None
-        self._groups = None if groups is None else self._numbered(groups)
+        self._groups = check_groups(groups, self.n)
         if weights is not None:
             self.weights = self._aligned(weights, "sample_weight", rows, (1,))
             self._drop_weightless()
@@ -249,13 +250,6 @@ class OnDask(Samples):
     def groups(self) -> np.ndarray | None:
         """The number of each sample's group (n,); None if every sample is a group of its own."""
         return self._groups
-
-    def _numbered(self, groups: Data) -> np.ndarray:
-        """The number of each sample's group, from labels."""
-        labels = np.asarray(groups.compute() if is_dask(groups) else groups).reshape(-1)
-        if len(labels) != self.n:
-            raise ValueError(f"X and groups have inconsistent numbers of samples: {self.n} and {len(labels)}.")
-        return np.unique(labels, return_inverse=True)[1]
 
     def _aligned(self, collection: Data, name: str, rows: tuple[int, ...], dimensions: tuple[int, ...]) -> Data:
         """A collection, or an array in memory, cut into the chunks of X."""

@@ -281,6 +281,12 @@ def first_positions(positions: Sequence[int]) -> str:
     return ", ".join(map(str, positions[:5])) + (" …" if len(positions) > 5 else "")
 
 
+def equals_itself(value: object) -> bool:
+    """False of NaN, NaT and pandas' NA, whose comparison is NA again."""
+    equal = value == value
+    return isinstance(equal, bool | np.bool_) and bool(equal)
+
+
 def is_missing(value: object) -> bool:
     """Is a value None, NaN, NaT or pandas' NA?"""
     missing = value is None or (isinstance(value, float | np.floating) and value != value)

@@ -1,4 +1,4 @@
-"""Targets, labels, groups and noise as users pass them: their checks, and their form in a fit."""
+"""Targets, labels and noise as users pass them: their checks, and their form in a fit."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import numpy as np
-from torch import Tensor
 
-from representer.samples.in_memory import is_dask, is_single, plain
+from representer.samples.in_memory import Array, is_dask, is_single, plain
 from representer.samples.on_dask import as_rows
-from representer.samples.records import Data, as_records, is_missing
+from representer.samples.records import Data, as_records, equals_itself, is_missing
 from representer.values import argument_repr
 
 
@@ -198,12 +197,13 @@ def check_gram(gram: np.ndarray) -> None:
         )
 
 
-def check_left_out(n: int, groups: Tensor | None) -> None:
-    """Refuse a single sample or group if a criterion leaves samples out."""
-    if (n if groups is None else len(groups.unique())) < 2:
+def check_left_out(n: int, groups: Array | None) -> None:
+    """Refuse a single sample of positive weight, or a single group, if a criterion leaves samples out."""
+    if (n if groups is None else len(np.unique(plain(groups)))) < 2:
+        kind = "sample" if groups is None else "group"
         raise ValueError(
-            f"Found n_{'samples' if groups is None else 'groups'}=1: the criterion leaves samples out, so that at "
-            "least 2 are needed. Give numbers for alpha and the rest to fit one sample."
+            f"Found n_{kind}s=1: the criterion leaves samples out, so that at least 2 are needed. Give numbers for "
+            f"alpha and the rest to fit one {kind}."
         )
 
 
@@ -233,36 +233,6 @@ def noise_weights(noise: np.ndarray) -> np.ndarray:
     return (np.median(noise, 0) / noise) ** 2
 
 
-def check_groups(groups: Data, n: int, numbers: dict[object, int] | None = None) -> np.ndarray | None:
-    """The number of each sample's group, from labels of any kind; None without groups.
-
-    ``numbers`` maps the labels of earlier batches to their numbers; new labels are added.
-    """
-    if groups is None:
-        return None
-    try:
-        labels = np.asarray(plain(groups))
-        shape = f"an array of shape {labels.shape}"
-    except ValueError:  # rows of different lengths
-        labels, shape = np.empty(()), "entries of different lengths"
-    if labels.shape != (n,):
-        raise ValueError(f"groups must have one label for each of the {n} samples; got {shape}.")
-    absent = [row for row, label in enumerate(labels.tolist()) if label is None or label != label]
-    if absent:
-        raise ValueError(
-            f"groups contains NaN or None, first in row {absent[0]}. Give such samples labels of their own."
-        )
-    if numbers is None:
-        try:
-            return np.unique(labels, return_inverse=True)[1]
-        except TypeError as error:
-            kinds = sorted({type(label).__name__ for label in labels.tolist()})
-            raise ValueError(
-                f"groups mixes labels of the kinds {', '.join(kinds)}. Give labels of one kind."
-            ) from error
-    return np.array([numbers.setdefault(label, len(numbers)) for label in labels.tolist()])
-
-
 def is_flat(y: Data) -> bool:
     """Is each target one number? Lists are asked through NumPy, which would import Dask to ask its collections."""
     return (y.ndim if hasattr(y, "ndim") else np.ndim(y)) == 1
@@ -272,7 +242,7 @@ def refuse_strange_labels(y: np.ndarray) -> None:
     """Refuse labels that are not known (NaN, None or pandas' NA), and integers of more than 64 bits."""
     if y.dtype.kind not in "fO":
         return
-    unknown = np.isnan(y) if y.dtype.kind == "f" else [label is None or not _equals_itself(label) for label in y]
+    unknown = np.isnan(y) if y.dtype.kind == "f" else [label is None or not equals_itself(label) for label in y]
     missing = np.flatnonzero(unknown)
     if len(missing):
         raise ValueError(
@@ -288,12 +258,6 @@ def refuse_strange_labels(y: np.ndarray) -> None:
             f"Labels that are numbers have at most 64 bits, and y has an integer of {math.log10(abs(huge)):.0f} "
             "digits. Convert the labels to str."
         )
-
-
-def _equals_itself(value: object) -> bool:
-    """False of NaN, NaT and pandas' NA, whose comparison is NA again."""
-    equal = value == value
-    return isinstance(equal, bool | np.bool_) and bool(equal)
 
 
 def check_classes(classes: np.ndarray) -> np.ndarray:
