@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, UndefinedMetricWarning
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -38,6 +39,7 @@ from representer.kernels import (
     Gaussian,
     GlobalAlignment,
     Laplacian,
+    MinMax,
     Molecule,
     Polynomial,
     Signature,
@@ -842,6 +844,38 @@ def test_numbers_that_single_precision_cannot_hold_are_named():
         ConditionalMeanEmbedding("rbf", dtype="float32").fit(X, np.full(60, 1e100))
     with pytest.raises(ValueError, match=r"float32.*float64"):
         OperatorRidge(dtype="float32").fit(X * 1e100, y)
+
+
+LOST_INPUTS = {
+    "ridge": lambda X: OperatorRidge("rbf", dtype="float32").fit(X, y),
+    "embedding": lambda X: ConditionalMeanEmbedding("rbf", dtype="float32").fit(X, y),
+    "classifier": lambda X: EmbeddingClassifier("rbf", dtype="float32").fit(X, LABELS),
+    "structured": lambda X: StructuredPredictor("rbf", dtype="float32").fit(X, y),
+    "deep": lambda X: DeepKernelClassifier([], "rbf", dtype="float32").fit(X, LABELS),
+    "components": lambda X: DeepKernelPCA(2, "rbf", dtype="float32").fit(X),
+}
+
+
+@pytest.mark.parametrize("unit", [1e-100, 1e-40])
+@pytest.mark.parametrize("name", LOST_INPUTS)
+def test_inputs_that_are_lost_in_single_precision_are_refused_with_advice(name, unit):
+    with pytest.raises(ValueError, match=r"X holds numbers up to .*float32.*Rescale X.*float64"):
+        LOST_INPUTS[name](X * unit)
+
+
+def test_sparse_inputs_that_are_lost_in_single_precision_are_refused_and_equal_rows_are_not():
+    model = OperatorRidge(MinMax(), dtype="float32")
+    with pytest.raises(ValueError, match="Rescale X"):
+        model.fit(csr_array(np.abs(X) * 1e-60), y)
+    for equal in (csr_array((60, 3)), np.full((60, 3), 1e-60)):
+        assert np.ptp(model.fit(equal, y).predict(equal)) == 0.0
+
+
+@pytest.mark.parametrize("unit", [1e-100, 1e-45])
+@pytest.mark.parametrize("learner", [ConditionalMeanEmbedding, StructuredPredictor, OperatorRidge, DeepKernelRegressor])
+def test_targets_that_are_lost_in_single_precision_are_refused_with_advice(learner, unit):
+    with pytest.raises(ValueError, match=r"largest target.*float32.*Rescale y.*float64"):
+        learner(kernel="rbf", dtype="float32").fit(X, y * unit)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
