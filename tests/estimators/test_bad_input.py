@@ -878,6 +878,43 @@ def test_targets_that_are_lost_in_single_precision_are_refused_with_advice(learn
         learner(kernel="rbf", dtype="float32").fit(X, y * unit)
 
 
+LINEAR = {
+    "ridge": lambda dtype: OperatorRidge("linear", dtype=dtype),
+    "landmarks": lambda dtype: OperatorRidge("linear", dtype=dtype, approximation=Nystroem(3), random_state=0),
+    "deep": lambda dtype: DeepKernelRegressor([], "linear", dtype=dtype),
+    "deep classifier": lambda dtype: DeepKernelClassifier([], "linear", dtype=dtype),
+    "structured": lambda dtype: StructuredPredictor("linear", "linear", decoder="direct", dtype=dtype),
+    "embedding": lambda dtype: ConditionalMeanEmbedding("linear", dtype=dtype),
+    "classifier": lambda dtype: EmbeddingClassifier("linear", dtype=dtype),
+}
+
+
+@pytest.mark.parametrize("name", LINEAR)
+@pytest.mark.parametrize(
+    ("dtype", "unit", "words"),
+    [
+        ("float64", 1e-163, r"Linear\(\) is zero on these data.*scale X"),
+        ("float64", 1e-160, r"Linear\(\) is zero on these data.*scale X"),
+        ("float64", 1e160, r"Linear\(\) overflows on these data.*Scale X"),
+        ("float32", 1e-25, r"Linear\(\) is zero on these data.*scale X"),
+        ("float32", 1e20, r"Linear\(\) overflows on these data.*Scale X"),
+    ],
+)
+def test_a_kernel_of_products_that_leaves_the_range_of_numbers_is_refused_with_advice(name, dtype, unit, words):
+    targets = LABELS if "classifier" in name else y
+    with pytest.raises(ValueError, match=words):
+        LINEAR[name](dtype).fit(X * unit, targets)
+
+
+@pytest.mark.parametrize("name", ["ridge", "deep", "structured"])
+def test_a_linear_kernel_takes_zeros_and_data_of_any_size_whose_squares_are_numbers(name):
+    model = LINEAR[name]("float64")
+    usual = model.fit(X, y).predict(X)
+    for unit in (1e-140, 1e-100, 1e100, 1e150):
+        np.testing.assert_allclose(model.fit(X * unit, y).predict(X * unit), usual, atol=1e-6)
+    assert np.ptp(model.fit(np.zeros((60, 3)), y).predict(X)) == 0.0
+
+
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_losses_that_libsvm_cannot_solve_at_any_start_say_what_to_do():
     model = DeepKernelClassifier([1], Polynomial(2), "hinge", 1e-12, max_iter=5, random_state=0)

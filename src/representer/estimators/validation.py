@@ -162,10 +162,8 @@ def _refuse_lost_numbers(X: Data, dtype: str) -> None:
     """Refuse rows of numbers that differ, but are zeros or have few digits in the single precision of a learner."""
     if dtype == "float64":
         return
-    largest, least = (
-        float(np.fmax.reduce(np.abs(X.data if issparse(X) else X), axis=None, initial=0.0)),
-        _least_size(dtype),
-    )
+    sizes, least = np.abs(X.data if issparse(X) else X), _least_size(dtype)
+    largest = float(np.fmax.reduce(sizes, axis=None, initial=0.0))
     rows = X.toarray() if issparse(X) and 0 < largest < least else X
     if 0 < largest < least and bool((rows != rows[:1]).any()):
         raise ValueError(

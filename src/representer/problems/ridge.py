@@ -47,6 +47,7 @@ from representer.systems import (
     FittedSystem,
     RidgeData,
     Scope,
+    check_size,
     factor_system,
     goes_by_sums,
     ridge_system,
@@ -178,6 +179,8 @@ class RidgeProblem(Problem):
         model, kernel = self.model, self._kernel
         options = {"learned": bool(self.free), "searched": not isinstance(model.alpha, float)}
         data = self.scope.start(kernel, self._seen, self.seed, intercept=model.intercept, **options)
+        if options["searched"] and isinstance(data.kernel, Decomposable):
+            check_size(data.kernel.kernel, data.X)
         return replace(data, kernel=resolve_operator(data.kernel, data, learn=model.learn_operator))
 
     @property
