@@ -982,6 +982,16 @@ def test_constant_outputs_have_no_covariance_and_are_predicted(dtype):
     assert (np.asarray(model.fit(X, np.zeros((60, 2))).predict(X[:5])) == 0.0).all()
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("constant", [1e9 / 3.0, 0.1, 3.0, 1e-10 / 7.0])
+def test_the_rounding_of_a_constant_is_not_searched(constant):
+    """Beside points on a grid a search of the rounding said that it had failed."""
+    points = np.round(np.random.default_rng(0).normal(size=(60, 3)) * 2.0**20) / 2.0**20
+    model = OperatorRidge(random_state=0).fit(points, np.full(60, constant))
+    assert model.n_iter_ == 1
+    np.testing.assert_allclose(model.predict(points), constant, rtol=1e-14)
+
+
 @pytest.mark.parametrize("kernel", ["rbf", "auto"])
 def test_columns_of_the_same_name_are_refused_by_name(kernel):
     frame = pd.DataFrame(rng.normal(size=(10, 2)), columns=["size", "size"])
