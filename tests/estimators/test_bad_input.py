@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, UndefinedMetricWarning
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -38,6 +39,7 @@ from representer.kernels import (
     Gaussian,
     GlobalAlignment,
     Laplacian,
+    MinMax,
     Molecule,
     Polynomial,
     Signature,
@@ -843,6 +845,75 @@ def test_numbers_that_single_precision_cannot_hold_are_named():
         OperatorRidge(dtype="float32").fit(X * 1e100, y)
 
 
+LOST_INPUTS = {
+    "ridge": lambda X: OperatorRidge("rbf", dtype="float32").fit(X, y),
+    "embedding": lambda X: ConditionalMeanEmbedding("rbf", dtype="float32").fit(X, y),
+    "classifier": lambda X: EmbeddingClassifier("rbf", dtype="float32").fit(X, LABELS),
+    "structured": lambda X: StructuredPredictor("rbf", dtype="float32").fit(X, y),
+    "deep": lambda X: DeepKernelClassifier([], "rbf", dtype="float32").fit(X, LABELS),
+    "components": lambda X: DeepKernelPCA(2, "rbf", dtype="float32").fit(X),
+}
+
+
+@pytest.mark.parametrize("unit", [1e-100, 1e-40])
+@pytest.mark.parametrize("name", LOST_INPUTS)
+def test_inputs_that_are_lost_in_single_precision_are_refused_with_advice(name, unit):
+    with pytest.raises(ValueError, match=r"X holds numbers up to .*float32.*Rescale X.*float64"):
+        LOST_INPUTS[name](X * unit)
+
+
+def test_sparse_inputs_that_are_lost_in_single_precision_are_refused_and_equal_rows_are_not():
+    model = OperatorRidge(MinMax(), dtype="float32")
+    with pytest.raises(ValueError, match="Rescale X"):
+        model.fit(csr_array(np.abs(X) * 1e-60), y)
+    for equal in (csr_array((60, 3)), np.full((60, 3), 1e-60)):
+        assert np.ptp(model.fit(equal, y).predict(equal)) == 0.0
+
+
+@pytest.mark.parametrize("unit", [1e-100, 1e-45])
+@pytest.mark.parametrize("learner", [ConditionalMeanEmbedding, StructuredPredictor, OperatorRidge, DeepKernelRegressor])
+def test_targets_that_are_lost_in_single_precision_are_refused_with_advice(learner, unit):
+    with pytest.raises(ValueError, match=r"largest target.*float32.*Rescale y.*float64"):
+        learner(kernel="rbf", dtype="float32").fit(X, y * unit)
+
+
+LINEAR = {
+    "ridge": lambda dtype: OperatorRidge("linear", dtype=dtype),
+    "landmarks": lambda dtype: OperatorRidge("linear", dtype=dtype, approximation=Nystroem(3), random_state=0),
+    "deep": lambda dtype: DeepKernelRegressor([], "linear", dtype=dtype),
+    "deep classifier": lambda dtype: DeepKernelClassifier([], "linear", dtype=dtype),
+    "structured": lambda dtype: StructuredPredictor("linear", "linear", decoder="direct", dtype=dtype),
+    "embedding": lambda dtype: ConditionalMeanEmbedding("linear", dtype=dtype),
+    "classifier": lambda dtype: EmbeddingClassifier("linear", dtype=dtype),
+}
+
+
+@pytest.mark.parametrize("name", LINEAR)
+@pytest.mark.parametrize(
+    ("dtype", "unit", "words"),
+    [
+        ("float64", 1e-163, r"Linear\(\) is zero on these data.*scale X"),
+        ("float64", 1e-160, r"Linear\(\) is zero on these data.*scale X"),
+        ("float64", 1e160, r"Linear\(\) overflows on these data.*Scale X"),
+        ("float32", 1e-25, r"Linear\(\) is zero on these data.*scale X"),
+        ("float32", 1e20, r"Linear\(\) overflows on these data.*Scale X"),
+    ],
+)
+def test_a_kernel_of_products_that_leaves_the_range_of_numbers_is_refused_with_advice(name, dtype, unit, words):
+    targets = LABELS if "classifier" in name else y
+    with pytest.raises(ValueError, match=words):
+        LINEAR[name](dtype).fit(X * unit, targets)
+
+
+@pytest.mark.parametrize("name", ["ridge", "deep", "structured"])
+def test_a_linear_kernel_takes_zeros_and_data_of_any_size_whose_squares_are_numbers(name):
+    model = LINEAR[name]("float64")
+    usual = model.fit(X, y).predict(X)
+    for unit in (1e-140, 1e-100, 1e100, 1e150):
+        np.testing.assert_allclose(model.fit(X * unit, y).predict(X * unit), usual, atol=1e-6)
+    assert np.ptp(model.fit(np.zeros((60, 3)), y).predict(X)) == 0.0
+
+
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_losses_that_libsvm_cannot_solve_at_any_start_say_what_to_do():
     model = DeepKernelClassifier([1], Polynomial(2), "hinge", 1e-12, max_iter=5, random_state=0)
@@ -908,6 +979,16 @@ def test_variances_and_intervals_of_targets_of_any_size_are_right_or_refused_wit
 def test_constant_outputs_have_no_covariance_and_are_predicted(dtype):
     model = StructuredPredictor("linear", Gaussian(0.8), operator="covariance", fit_intercept=True, dtype=dtype)
     assert (np.asarray(model.fit(X, np.zeros((60, 2))).predict(X[:5])) == 0.0).all()
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("constant", [1e9 / 3.0, 0.1, 3.0, 1e-10 / 7.0])
+def test_the_rounding_of_a_constant_is_not_searched(constant):
+    """Beside points on a grid a search of the rounding said that it had failed."""
+    points = np.round(np.random.default_rng(0).normal(size=(60, 3)) * 2.0**20) / 2.0**20
+    model = OperatorRidge(random_state=0).fit(points, np.full(60, constant))
+    assert model.n_iter_ == 1
+    np.testing.assert_allclose(model.predict(points), constant, rtol=1e-14)
 
 
 @pytest.mark.parametrize("kernel", ["rbf", "auto"])

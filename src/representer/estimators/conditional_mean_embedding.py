@@ -393,7 +393,7 @@ class ConditionalMeanEmbedding(KernelLearner):
     def _targets(self, output: Kernel, y: Data) -> tuple[Any, bool]:
         """Checked targets, or those of a Dask collection, and whether each is one number."""
         if not is_dask(y):
-            return check_outputs(output, y, reset=True)
+            return check_outputs(output, y, reset=True, dtype=self.dtype)
         values = as_rows(y, "y")
         return values, values.ndim == 1 and output.domain == "vectors"
 

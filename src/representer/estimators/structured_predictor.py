@@ -385,7 +385,7 @@ class StructuredPredictor(KernelLearner):
         y = np.asarray(y) if is_dask(y) else y
         y = as_collection(y, output.domain, "y must hold one output for each sample")
         present, labelled = labelled_outputs(output.domain, y)
-        outputs, self._flat = validation.check_outputs(output, present, reset=True)
+        outputs, self._flat = validation.check_outputs(output, present, reset=True, dtype=self.dtype)
         check_lengths(count(inputs), len(outputs) if labelled is None else len(y))
         if labelled is not None and not isinstance(self._operator(), ConditionalCovariance):
             raise ValueError(
@@ -413,7 +413,7 @@ class StructuredPredictor(KernelLearner):
         index = source.random_rows(rows.KNOWN_ROWS, seed)
         Y = source.Y[index].compute()
         inputs = validation.check_inputs(self, source.X[index].compute(), kernel, reset=True)
-        outputs, _ = validation.check_outputs(output, Y, reset=True)
+        outputs, _ = validation.check_outputs(output, Y, reset=True, dtype=self.dtype)
         weights = None if source.weights is None else source.weights[index].compute()
         numbers = None if source.groups is None else source.groups[index]
         self._keep_columns(X)

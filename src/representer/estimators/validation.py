@@ -80,6 +80,10 @@ from representer.values import (
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 
 
+# Sums over samples and differences have this much room between the numbers that are taken and the ends of their range.
+ROOM = 1e6
+
+
 def check_inputs(
     estimator: Any,
     X: Data,
@@ -122,6 +126,8 @@ def check_inputs(
             ) from error
         if domain == "gram" and reset:
             check_gram(X)
+        if reset:
+            _refuse_lost_numbers(X, getattr(estimator, "dtype", "float64"))
         if issparse(X):
             return SparseRows(X)
         if reset and hasattr(estimator, "_keep_means"):
@@ -150,6 +156,25 @@ def check_inputs(
     if len(objects) == 0:
         raise ValueError("Found 0 samples; at least one object is needed.")
     return objects
+
+
+def _refuse_lost_numbers(X: Data, dtype: str) -> None:
+    """Refuse rows of numbers that differ, but are zeros or have few digits in the single precision of a learner."""
+    if dtype == "float64":
+        return
+    sizes, least = np.abs(X.data if issparse(X) else X), _least_size(dtype)
+    largest = float(np.fmax.reduce(sizes, axis=None, initial=0.0))
+    rows = X.toarray() if issparse(X) and 0 < largest < least else X
+    if 0 < largest < least and bool((rows != rows[:1]).any()):
+        raise ValueError(
+            f"X holds numbers up to {largest:.3g}, and dtype={dtype!r} keeps the digits of data from {least:.0e} on. "
+            "Rescale X (StandardScaler), or use dtype='float64'."
+        )
+
+
+def _least_size(dtype: str) -> float:
+    """The least size of data whose smaller numbers keep their digits in a precision, too."""
+    return float(ROOM * np.finfo(dtype).tiny)
 
 
 def _infinity(X: Data, domain: Domain) -> str:
@@ -212,8 +237,11 @@ def check_codes(codes: Data, name: str) -> np.ndarray:
     return rows
 
 
-def check_outputs(kernel: Kernel, Y: Data, *, reset: bool) -> tuple[Any, bool]:
-    """Outputs of an output kernel's kind, and whether vectors came as one number each."""
+def check_outputs(kernel: Kernel, Y: Data, *, reset: bool, dtype: str = "float64") -> tuple[Any, bool]:
+    """Outputs of an output kernel's kind, and whether vectors came as one number each.
+
+    Those of a fit (``reset``) keep their digits in the precision of the learner, ``dtype``, or are refused.
+    """
     require_targets(Y)
     Y = plain(Y)
     if kernel.domain in ("vectors", "gram"):
@@ -235,10 +263,10 @@ def check_outputs(kernel: Kernel, Y: Data, *, reset: bool) -> tuple[Any, bool]:
         if kernel.domain == "gram" and reset:
             check_gram(array)
         largest = float(np.abs(array).max())
-        if kernel.domain == "vectors" and reset and 0 < largest < ROOM * np.finfo(np.float64).tiny:
+        if kernel.domain == "vectors" and reset and 0 < largest < _least_size(dtype):
             raise ValueError(
-                f"The largest target is {largest:.3g}: numbers so small have few digits. Rescale y (for example "
-                f"y / {largest:.0e})."
+                f"The largest target is {largest:.3g}: numbers so small have few digits with dtype={dtype!r}. Rescale "
+                f"y (for example y / {largest:.0e})" + (", or use dtype='float64'." if dtype == "float32" else ".")
             )
         return array.reshape(len(array), -1), array.ndim == 1
     if kernel.domain == "records":
@@ -248,10 +276,6 @@ def check_outputs(kernel: Kernel, Y: Data, *, reset: bool) -> tuple[Any, bool]:
     if len(objects) == 0:
         raise ValueError("Found 0 targets; at least one is needed.")
     return objects, False
-
-
-# Sums over samples and differences have this much room between the numbers that are taken and the ends of their range.
-ROOM = 1e6
 
 
 def refuse_lost_outputs(kernel: Kernel, outputs: Data) -> None:

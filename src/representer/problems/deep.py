@@ -87,7 +87,7 @@ from representer.samples import (
     take,
 )
 from representer.samples import rows as limits
-from representer.systems import RidgeData, Support, has_few_features, least_shift
+from representer.systems import RidgeData, Support, check_size, has_few_features, least_shift
 from representer.systems.exact import spectral_path
 from representer.values import Packing
 
@@ -767,6 +767,8 @@ class DeepRegression(Problem):
             raise ValueError(
                 f"{kernel!r} has {expected} outputs on these inputs, but the targets have {p}. Make them equal."
             )
+        if begun.image is None and "alpha" in self.free and isinstance(kernel, Decomposable):
+            check_size(kernel.kernel, self.kernel_data)
         return begun, generator.get_state()
 
     @property

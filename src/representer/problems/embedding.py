@@ -17,7 +17,7 @@ from representer.kernels import Kernel, differs_in_training, has_statistics, in_
 from representer.linalg import NotPositiveDefiniteError, recycling
 from representer.notices import warn
 from representer.objectives.squared import OnFactor, SquaredLoss
-from representer.operators import Adapted, original, repaired_gram, silent_repairs
+from representer.operators import Adapted, repaired_gram, silent_repairs
 from representer.optimize import (
     Choice,
     HistoryEntry,
@@ -29,7 +29,7 @@ from representer.optimize import (
     random_starts,
 )
 from representer.samples import Block, Data, count, digest, plain, remembered, take
-from representer.systems import linear_origin
+from representer.systems import linear_origin, refuse_lost_size
 from representer.values import Constraint, Positive, argument_repr
 
 # Beyond it, hyperparameters are learned on a subset: they are few, and a search costs many factorisations.
@@ -91,19 +91,12 @@ class InputGram:
         with torch.no_grad():
             for n in dict.fromkeys((min(self.n, 1000), self.n)):
                 some = self.X[:n, :n] if self.pairwise else take(self.X, torch.arange(n))
-                mean = float(kernel._diag(some).mean())
+                sizes = kernel._diag(some)
+                mean = float(sizes.mean())
                 if mean != 0.0:
                     break
-        if not math.isfinite(mean):
-            raise ValueError(
-                f"The kernel {original(kernel)!r} overflows on these data: the mean k(x, x) is {mean}. Scale the data, "
-                "for example with StandardScaler."
-            )
-        if not mean > torch.finfo(torch.float64).tiny:
-            raise ValueError(
-                f"The kernel {original(kernel)!r} is zero on these data: the mean k(x, x) is {mean:g}. Nothing can "
-                "be learned from it. Check and scale the data, add a constant (kernel + Constant(1.0)), or fix alpha."
-            )
+        if not (math.isfinite(mean) and mean > torch.finfo(sizes.dtype).tiny):
+            refuse_lost_size(kernel, mean)
         return mean
 
     def by_features(self, kernel: Kernel, *, limit: int) -> InputGram:

@@ -47,6 +47,7 @@ from representer.systems import (
     FittedSystem,
     RidgeData,
     Scope,
+    check_size,
     factor_system,
     goes_by_sums,
     ridge_system,
@@ -178,6 +179,8 @@ class RidgeProblem(Problem):
         model, kernel = self.model, self._kernel
         options = {"learned": bool(self.free), "searched": not isinstance(model.alpha, float)}
         data = self.scope.start(kernel, self._seen, self.seed, intercept=model.intercept, **options)
+        if options["searched"] and isinstance(data.kernel, Decomposable):
+            check_size(data.kernel.kernel, data.X)
         return replace(data, kernel=resolve_operator(data.kernel, data, learn=model.learn_operator))
 
     @property
@@ -190,6 +193,8 @@ class RidgeProblem(Problem):
     def _criterion(self) -> Search:
         data = self._in_own_units(self.scope.searched(self._start, self.seed))
         data = data.merged() if self.model.likelihood else data
+        if data.intercept:  # beside which the rounding of a constant would be searched
+            data = replace(data, Y=torch.where(which_vary(data.Y), data.Y, 0.0))
         return Search(data, self.free, self.model.alpha, shrinkage=self.model.shrinkage)
 
     @property
@@ -507,6 +512,12 @@ def _differentiate(function: Callable[[Tensor], Tensor], point: Tensor) -> tuple
 LEAST_ERROR = 1e-3
 # Targets whose deviation is at most so many times the rounding of their size are constant.
 CONSTANT = 64.0
+
+
+def which_vary(Y: Tensor) -> Tensor:
+    """The outputs (p,) whose known targets (n, p) differ by more than rounding. A constant has no lengthscales."""
+    centred = (Y - Y.nanmean(0)).nan_to_num().abs().amax(0)
+    return centred > CONSTANT * torch.finfo(Y.dtype).eps * Y.nan_to_num().abs().amax(0)
 
 
 def _deviations(data: RidgeData, values: Tensor, *, centred: bool = True) -> Tensor:

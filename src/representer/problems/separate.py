@@ -8,14 +8,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from representer.kernels import Kernel, unscaled
 from representer.linalg import power_of_two
 from representer.operators import Decomposable, Separate
 from representer.optimize import Choice, SearchSettings, learned_numbers
-from representer.problems.ridge import CONSTANT, RidgeProblem, RidgeSolution
+from representer.problems.ridge import RidgeProblem, RidgeSolution, which_vary
 from representer.samples import InMemory, plain
 
 # Every output has a search of its own, which takes about as long as that of all outputs: for at most so many of them.
@@ -136,10 +135,4 @@ def _is_separable(problem: RidgeProblem) -> bool:
         return False
     values = problem.start_kernel.hyperparameter_values()
     several = sum(values[name].numel() for name in problem.free) > 1
-    return several and int((~block.Y.isnan()).sum(0).min()) >= FEWEST_TARGETS and all_vary(block.Y)
-
-
-def all_vary(Y: Tensor) -> bool:
-    """Do the known targets (n, p) of every output differ by more than rounding? A constant has no lengthscales."""
-    centred = (Y - Y.nanmean(0)).nan_to_num().abs().amax(0)
-    return bool((centred > CONSTANT * torch.finfo(Y.dtype).eps * Y.nan_to_num().abs().amax(0)).all())
+    return several and int((~block.Y.isnan()).sum(0).min()) >= FEWEST_TARGETS and bool(which_vary(block.Y).all())

@@ -19,8 +19,8 @@ from representer.operators import Decomposable, Identity, Operator, OperatorKern
 from representer.optimize import OPTIMISM, Choice, Problem, SearchSettings, learned_numbers
 from representer.optimize.search import at_kernel, cut_short, interruption
 from representer.preimage.probabilities import calibrate_embedding, class_estimates
-from representer.problems.ridge import RidgeProblem
-from representer.problems.separate import SeparateProblem, all_vary
+from representer.problems.ridge import RidgeProblem, which_vary
+from representer.problems.separate import SeparateProblem
 from representer.samples import Block
 from representer.samples import rows as limits
 from representer.systems import FittedSystem, StackedSystem
@@ -462,7 +462,9 @@ def _has_likelihood(problem: RidgeProblem) -> bool:
         return False
     values = problem.start_kernel.hyperparameter_values()
     sizes = [values[name].numel() for name in problem.free]
-    return max(sizes, default=0) > 1 and all_vary(block.Y) and _different(block, model.kernel) > sum(sizes) + 1
+    if max(sizes, default=0) <= 1 or not bool(which_vary(block.Y).all()):
+        return False
+    return _different(block, model.kernel) > sum(sizes) + 1
 
 
 def _different(block: Block, kernel: OperatorKernel) -> int:

@@ -33,7 +33,7 @@ from representer.optimize import Choice, Deadline, Monitor, Problem, SearchSetti
 from representer.preimage import Decoder
 from representer.problems.ridge import Search
 from representer.samples import Data, InMemory, Samples, count, plain, rows, take
-from representer.systems import RidgeData, shift_range
+from representer.systems import RidgeData, check_size, shift_range
 from representer.systems.structured import (
     DiagonalRegression,
     Pairs,
@@ -124,6 +124,14 @@ class StructuredProblem(Problem):
         """Is alpha, a number of the operator or one of the output kernel left to the criterion?"""
         return self.model.is_open or bool(self.task and self.task.free)
 
+    @cached_property
+    def start_kernel(self) -> Kernel:
+        """The input kernel where a search starts, with numbers for all hyperparameters."""
+        kernel = self.given.kernel.resolve(self.pairs.X)
+        if not isinstance(self.model.alpha, float):
+            check_size(kernel, self.pairs.X)
+        return kernel
+
     # -- the input kernel ---------------------------------------------------------------------------------------------
     @cached_property
     def _search(self) -> Search:
@@ -135,7 +143,7 @@ class StructuredProblem(Problem):
         The operator is that of the kernel where the search starts; the fit computes it anew. At the deadline the starts
         so far are compared.
         """
-        model = replace(self.model, kernel=self.given.kernel.resolve(self.pairs.X), approximation=None)
+        model = replace(self.model, kernel=self.start_kernel, approximation=None)
         pairs = self.pairs.sample(rows.STRUCTURED_ROWS // 2, model.seed)
         trials: list[tuple[Choice, DiagonalRegression, Kernel]] = []
         for kernel in rescaled(model.kernel, self.free, FACTORS):
@@ -172,7 +180,7 @@ class StructuredProblem(Problem):
             kernel = model.representation.adapted(original(learned.model.kernel).numbers(), repair=True)
             model = replace(model, kernel=kernel)
         else:
-            model = replace(model, kernel=self.given.kernel.resolve(self.pairs.X))
+            model = replace(model, kernel=self.start_kernel)
         if self.task is not None and self.chooses:
             choice = self._by_task(model, self.task)
         else:

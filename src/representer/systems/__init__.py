@@ -7,7 +7,17 @@ objectives inside of a search: batches of Gram matrices, and gradients in them. 
 the space of an output kernel.
 """
 
-from representer.systems.base import Criterion, Groups, System, least_shift, linear_origin, relative_norm, shift_range
+from representer.systems.base import (
+    Criterion,
+    Groups,
+    System,
+    check_size,
+    least_shift,
+    linear_origin,
+    refuse_lost_size,
+    relative_norm,
+    shift_range,
+)
 from representer.systems.composed import ComposedSystem, StackedSystem, interpolation_error
 from representer.systems.exact import RidgeData, factor_system, has_few_features
 from representer.systems.ridge import (
@@ -35,6 +45,7 @@ __all__ = [
     "SummedSystem",
     "Support",
     "System",
+    "check_size",
     "factor_system",
     "goes_by_sums",
     "has_few_features",
@@ -42,6 +53,7 @@ __all__ = [
     "least_doubt",
     "least_shift",
     "linear_origin",
+    "refuse_lost_size",
     "relative_norm",
     "ridge_system",
     "robust_scale",

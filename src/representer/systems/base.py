@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NoReturn
 
 import numpy as np
 import torch
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from representer.kernels import Kernel, Linear, Scaled
 from representer.linalg import power_of_two, row_blocks
-from representer.operators import Adapted
+from representer.operators import Adapted, original
 from representer.samples import Data
 from representer.samples import rows as limits
 
@@ -139,6 +140,47 @@ def shift_range(trace: Tensor, values: Tensor | None = None) -> tuple[Tensor, Te
         known = values[values > share**2 * values.max()]
         low = torch.minimum(low, known.min() * FITTED * share)
     return low.clamp(min=least), (10.0 * trace).clamp(min=10.0 * least / share)
+
+
+def refuse_lost_size(kernel: Kernel, size: float) -> NoReturn:
+    """Refuse a kernel whose mean k(x, x) on data, ``size``, is at an end of the range of numbers."""
+    if not size < 1.0:  # or NaN
+        raise ValueError(
+            f"The kernel {original(kernel)!r} overflows on these data: the mean k(x, x) is {size:.3g}. Scale X, for "
+            "example with StandardScaler."
+        )
+    raise ValueError(
+        f"The kernel {original(kernel)!r} is zero on these data: the mean k(x, x) is {size:g}. Nothing can be learned "
+        "from it. Check and scale X, add a constant (kernel + Constant(1.0)), or fix alpha."
+    )
+
+
+def check_size(kernel: Kernel, X: Data) -> None:
+    """Refuse a kernel whose values on vectors leave the range of numbers in which alphas can be told apart.
+
+    Vectors on which it is zero in any units stay: zeros, beside a linear kernel.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from representer.kernels import Linear
+    >>> from representer.systems.base import check_size
+    >>> check_size(Linear(), torch.zeros(2, 1))
+    >>> check_size(Linear(), torch.tensor([[1e-30], [3e-30]]))
+    Traceback (most recent call last):
+    ValueError: The kernel Linear() is zero on these data: ...
+    """
+    if kernel.domain != "vectors" or not isinstance(X, Tensor):
+        return
+    with torch.no_grad():
+        sizes = kernel._diag(X).abs()
+        info, size = torch.finfo(sizes.dtype), float(sizes.mean())
+        overflows = not math.isfinite(float(shift_range(sizes.sum())[1]))
+        if not overflows and size > info.tiny / info.eps**1.5:  # half of the digits lie above the least shift
+            return
+        units = X.nan_to_num().abs().amax(0)
+        if overflows or bool(kernel._diag(X / torch.where(units > 0, units, 1.0)).any()):
+            refuse_lost_size(kernel, size)
 
 
 def relative_norm(missed: Tensor, right: Tensor) -> float:
