@@ -544,3 +544,14 @@ def test_batches_are_in_memory(data: Any, learner: Any) -> None:
     model.partial_fit(rows, y, **options)
     with pytest.raises(ValueError, match="takes batches in memory"):
         model.partial_fit(X, later)
+
+
+@pytest.mark.parametrize("unit", [1e-40, 1e-100])
+def test_chunks_that_single_precision_loses_are_refused(unit: float) -> None:
+    """They were zeros, and a fit to them was a constant, without a word."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 3)), rng.normal(size=60)
+    for scaled, targets, name in ((unit * X, y, "X"), (X, unit * y, "y")):
+        model = ConditionalMeanEmbedding("rbf", approximation=Nystroem(8), dtype="float32", random_state=0)
+        with pytest.raises(ValueError, match=f"{name} holds numbers up to .* Rescale {name}"):
+            model.fit(da.from_array(scaled, chunks=(20, 3)), da.from_array(targets, chunks=20))

@@ -193,7 +193,7 @@ class RidgeProblem(Problem):
     def _criterion(self) -> Search:
         data = self._in_own_units(self.scope.searched(self._start, self.seed))
         data = data.merged() if self.model.likelihood else data
-        if data.intercept:  # beside which the rounding of a constant would be searched
+        if data.intercept:  # It fits a constant output, of which only the rounding would be left to search.
             data = replace(data, Y=torch.where(which_vary(data.Y), data.Y, 0.0))
         return Search(data, self.free, self.model.alpha, shrinkage=self.model.shrinkage)
 

@@ -153,6 +153,12 @@ def _chunk_block(X: Data, Y: Data, weights: Data | None, dtype: torch.dtype, row
                     else f"{name} contains NaN or infinity in row {int(rows[row])}{column}"
                 )
                 raise ValueError(f"{where}. Samples in Dask collections must be complete: drop or impute such rows.")
+        largest, least = float(np.abs(values).max(initial=0.0)), torch.finfo(dtype).tiny
+        if 0.0 < largest < least:
+            raise ValueError(
+                f"A chunk of {name} holds numbers up to {largest:.3g}, and {dtype} keeps the digits of numbers from "
+                f"{least:.1e} on. Rescale {name}, or use dtype='float64'."
+            )
         return torch.as_tensor(np.require(values, requirements=["C", "W"]), dtype=dtype)
 
     weights = None if weights is None else tensor(weights, "sample_weight")
